@@ -1,0 +1,367 @@
+"""Control frames of the sockets under `/ws/v2/scalable/`: typed, tagged, and strict about unknown fields.
+
+A control frame is one JSON text message with a `type`; a data frame is one binary message (`encode_publish`,
+`encode_delivery`). The first frame of a client is `hello`, which names the protocol version; within a version unknown
+fields and unknown types are refused, so that old and new processes can run side by side by version alone.
+"""
+
+import struct
+from typing import Literal
+
+import msgspec
+
+from scalable.domain.errors import FrameInvalid, FrameUnknownType
+
+PROTOCOL_VERSION = 1
+SUBPROTOCOL = "scalable.v1"
+TOKEN_SUBPROTOCOL_PREFIX = "bearer."
+
+
+class Frame(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", frozen=True, kw_only=True):
+    """Base of all control frames."""
+
+
+# --- every socket ---------------------------------------------------------------------------------------------------
+
+
+class Hello(Frame, tag="hello"):
+    """Client: opens the session. `session_id` is the client's own name for it and comes back in pushed frames."""
+
+    protocol: int
+    client: str = ""
+    session_id: str = ""
+    detail: Literal["layout", "full"] = "layout"
+    producer: str | None = None
+    consumer: str | None = None
+
+
+class Close(Frame, tag="close"):
+    """Client: ends the session; the server closes the socket with 1000."""
+
+
+class Welcome(Frame, tag="welcome"):
+    """Server: the session is open, within these limits."""
+
+    protocol: int
+    node: str
+    max_frame_bytes: int
+    max_message_bytes: int
+    permits: int = 0
+    producer: str | None = None
+    last_sequence: int = -1
+    incarnation: int = 0
+
+
+class ErrorFrame(Frame, tag="error"):
+    """Server: something was refused; `segment_id` when it concerns one segment. The socket stays open unless a close follows."""
+
+    code: str
+    reason: str
+    fields: dict[str, object] = {}
+    hint: str = ""
+    segment_id: int | None = None
+
+
+class Gone(Frame, tag="gone"):
+    """Server: the topic was deleted; the socket closes with 4410 and the client must not reconnect."""
+
+    topic: str
+    incarnation: int
+
+
+# --- DAG watch (PIP-468, DAG Watch Sessions) --------------------------------------------------------------------------
+
+
+class SegmentFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """One segment of the DAG, by Pulsar's field names."""
+
+    segmentId: int
+    start: int
+    end: int
+    state: Literal["ACTIVE", "SEALED"]
+    parentIds: list[int]
+    childIds: list[int]
+    createdAtEpoch: int
+    sealedAtEpoch: int
+    createdAtMs: int
+    sealedAtMs: int
+    nodeUrl: str | None = None
+    """The node that serves the segment; None when sealed."""
+
+
+class TopicDetail(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What a dashboard sees beyond the layout (`detail: full`): unfinished operations, the last decision, loads."""
+
+    operations: list[dict[str, object]] = []
+    decision: dict[str, object] | None = None
+    loads: dict[str, dict[str, object]] = {}
+    loadKnown: bool = False
+    policy: dict[str, object] = {}
+
+
+class Snapshot(Frame, tag="snapshot"):
+    """Server: the whole DAG as of `revision`."""
+
+    session_id: str
+    topic: str
+    incarnation: int
+    epoch: int
+    revision: int
+    term: int
+    next_segment_id: int
+    controller_url: str | None
+    controller_url_tls: str | None
+    segments: list[SegmentFrame]
+    detail: TopicDetail | None = None
+
+
+class Delta(Frame, tag="delta"):
+    """Server: what changed since `base_revision`; applied to that snapshot it gives the snapshot of `revision`.
+
+    `segments` holds each new or changed segment whole; `removed` the pruned ones.
+    """
+
+    session_id: str
+    incarnation: int
+    base_revision: int
+    epoch: int
+    revision: int
+    term: int
+    next_segment_id: int
+    controller_url: str | None
+    controller_url_tls: str | None
+    segments: list[SegmentFrame]
+    removed: list[int]
+    detail: TopicDetail | None = None
+
+
+# --- controller session -----------------------------------------------------------------------------------------------
+
+
+class Register(Frame, tag="register"):
+    """Client: joins the subscription as `consumer` (from hello), which is created at `initial_position` if new."""
+
+    initial_position: Literal["earliest", "latest"] = "earliest"
+
+
+class Released(Frame, tag="released"):
+    """Client: the delivered messages of this segment are acknowledged; the next owner may start."""
+
+    segment_id: int
+    generation: int
+
+
+class Leave(Frame, tag="leave"):
+    """Client: leaves the subscription at once, without grace."""
+
+
+class AssignedSegment(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A segment this consumer owns; acknowledgements carry `generation`."""
+
+    segment_id: int
+    start: int
+    end: int
+    name: str
+    state: Literal["ACTIVE", "SEALED"]
+    generation: int
+    position: int
+    url: str
+
+
+class Assignment(Frame, tag="assignment"):
+    """Server: all that this consumer owns now. Ordered by (term, generation, epoch); an older one is ignored.
+
+    `releasing`: segments to give up: acknowledge what was delivered, then send `released`.
+    """
+
+    term: int
+    generation: int
+    epoch: int
+    incarnation: int
+    segments: list[AssignedSegment]
+    releasing: list[int]
+    standby: bool = False
+
+
+# --- produce ----------------------------------------------------------------------------------------------------------
+
+
+class Receipt(Frame, tag="receipt"):
+    """Server: the batch of `request_id` is durable (or was already: `duplicate`); gives one permit back."""
+
+    request_id: int
+    segment_id: int
+    base_offset: int
+    duplicate: bool = False
+
+
+class Refused(Frame, tag="refused"):
+    """Server: the batch of `request_id` was not stored; gives one permit back.
+
+    After a refusal, later batches for the same segment that were in flight are refused too (`stream_broken`) until a
+    publish frame carries the `restart` flag.
+    """
+
+    request_id: int
+    segment_id: int
+    code: str
+    reason: str
+    fields: dict[str, object] = {}
+    hint: str = ""
+
+
+# --- consume ----------------------------------------------------------------------------------------------------------
+
+
+class Attach(Frame, tag="attach"):
+    """Client: deliver this segment to me, from the cursor's position, up to `permits` messages."""
+
+    segment_id: int
+    generation: int
+    permits: int
+
+
+class Detach(Frame, tag="detach"):
+    """Client: stop delivering this segment; answered by `detached` after the last delivery."""
+
+    segment_id: int
+
+
+class Detached(Frame, tag="detached"):
+    """Server: no delivery of this segment follows."""
+
+    segment_id: int
+
+
+class Flow(Frame, tag="flow"):
+    """Client: `permits` more messages may be delivered for the segment."""
+
+    segment_id: int
+    permits: int
+
+
+class Ack(Frame, tag="ack"):
+    """Client: everything below `position` is processed (cumulative)."""
+
+    segment_id: int
+    generation: int
+    position: int
+
+
+class Acked(Frame, tag="acked"):
+    """Server: the cursor stands durably at `position`."""
+
+    segment_id: int
+    position: int
+
+
+class EndOfSegment(Frame, tag="end_of_segment"):
+    """Server: the segment is sealed and everything below `end_offset` was delivered."""
+
+    segment_id: int
+    end_offset: int
+
+
+LookupClientFrame = Hello | Close
+ControllerClientFrame = Hello | Register | Released | Leave | Close
+ProduceClientFrame = Hello | Close
+ConsumeClientFrame = Hello | Attach | Detach | Flow | Ack | Close
+ServerFrame = (
+    Welcome
+    | ErrorFrame
+    | Gone
+    | Snapshot
+    | Delta
+    | Assignment
+    | Receipt
+    | Refused
+    | Detached
+    | Acked
+    | EndOfSegment
+)
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(frame: Frame) -> str:
+    """The JSON text of a control frame."""
+    return _encoder.encode(frame).decode()
+
+
+def decoder(union: object) -> "msgspec.json.Decoder[Frame]":
+    """A strict decoder for one direction of one socket, for `decode`."""
+    return msgspec.json.Decoder(union)  # type: ignore[arg-type]
+
+
+def decode(using: "msgspec.json.Decoder[Frame]", text: str | bytes) -> Frame:
+    """Parse a control frame; raises FrameUnknownType, FrameInvalid."""
+    try:
+        return using.decode(text)
+    except msgspec.ValidationError as error:
+        if "Invalid value" in str(error) and "$.type" in str(error):
+            raise FrameUnknownType(problem=str(error)) from error
+        raise FrameInvalid(problem=str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FrameInvalid(problem=str(error)) from error
+
+
+# --- data frames (binary, big-endian) -----------------------------------------------------------------------------------
+
+PUBLISH = 0x01
+DELIVERY = 0x02
+FLAG_RESTART = 0x01
+_PUBLISH = struct.Struct(">BBIQ")
+_DELIVERY = struct.Struct(">BQQQQ")
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """Client to produce socket: one encoded batch for one segment."""
+
+    request_id: int
+    segment_id: int
+    restart: bool
+    batch: bytes
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """Consume socket to client: one encoded batch; records below `first_offset` are acknowledged and skipped."""
+
+    segment_id: int
+    generation: int
+    base_offset: int
+    first_offset: int
+    batch: bytes
+
+
+def encode_publish(frame: Publish) -> bytes:
+    """Kind (u8), flags (u8), request id (u32), segment id (u64), batch."""
+    flags = FLAG_RESTART if frame.restart else 0
+    return _PUBLISH.pack(PUBLISH, flags, frame.request_id, frame.segment_id) + frame.batch
+
+
+def decode_publish(data: bytes) -> Publish:
+    """Parse a publish frame; raises FrameInvalid, FrameUnknownType."""
+    if len(data) < _PUBLISH.size:
+        raise FrameInvalid(problem="a publish frame has at least 14 bytes")
+    kind, flags, request_id, segment_id = _PUBLISH.unpack_from(data)
+    if kind != PUBLISH:
+        raise FrameUnknownType(problem=f"binary frame kind {kind}")
+    if flags & ~FLAG_RESTART:
+        raise FrameInvalid(problem=f"unknown flags {flags:#04x}")
+    return Publish(request_id, segment_id, bool(flags & FLAG_RESTART), data[_PUBLISH.size :])
+
+
+def encode_delivery(frame: Delivery) -> bytes:
+    """Kind (u8), segment id, generation, base offset, first offset (u64 each), batch."""
+    head = _DELIVERY.pack(DELIVERY, frame.segment_id, frame.generation, frame.base_offset, frame.first_offset)
+    return head + frame.batch
+
+
+def decode_delivery(data: bytes) -> Delivery:
+    """Parse a delivery frame; raises FrameInvalid, FrameUnknownType."""
+    if len(data) < _DELIVERY.size:
+        raise FrameInvalid(problem="a delivery frame has at least 33 bytes")
+    kind, segment_id, generation, base_offset, first_offset = _DELIVERY.unpack_from(data)
+    if kind != DELIVERY:
+        raise FrameUnknownType(problem=f"binary frame kind {kind}")
+    return Delivery(segment_id, generation, base_offset, first_offset, data[_DELIVERY.size :])
