@@ -1,0 +1,230 @@
+"""Tables and constraints of the control plane; values and decisions live in `scalable.domain`.
+
+The database refuses a corrupt DAG by itself: see the exclusion constraint on `Segment`, the tiling trigger in the
+migrations, and the unique claim of unfinished operations.
+"""
+
+from django.contrib.postgres.constraints import ExclusionConstraint
+from django.contrib.postgres.fields import ArrayField, RangeOperators
+from django.db import models
+from django.db.models import F, Func, Q, Value
+
+
+def _hash_range() -> Func:
+    return Func(F("hash_start"), F("hash_end"), Value("[]"), function="int4range")
+
+
+class Namespace(models.Model):
+    """A tenant's namespace with its settings."""
+
+    tenant = models.CharField(max_length=255)
+    name = models.CharField(max_length=255)
+    auto_scale_policy = models.JSONField(null=True)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="namespace_unique")]
+
+
+class Topic(models.Model):
+    """One scalable topic; its primary key is the topic's incarnation and is never used again."""
+
+    namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="topics")
+    name = models.CharField(max_length=255)
+    epoch = models.BigIntegerField()
+    revision = models.BigIntegerField(default=1)
+    next_segment_id = models.BigIntegerField()
+    properties = models.JSONField(default=dict)
+    auto_scale_policy = models.JSONField(null=True)
+    created_at = models.DateTimeField()
+    last_split_at = models.DateTimeField(null=True)
+    last_merge_at = models.DateTimeField(null=True)
+    next_evaluation_at = models.DateTimeField(null=True, db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "name"], name="topic_unique"),
+            models.CheckConstraint(condition=Q(epoch__gte=0, next_segment_id__gte=1), name="topic_counters"),
+        ]
+
+
+class Segment(models.Model):
+    """A node of a topic's DAG."""
+
+    topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="segments")
+    segment_id = models.BigIntegerField()
+    hash_start = models.IntegerField()
+    hash_end = models.IntegerField()
+    state = models.CharField(max_length=6, choices=[("ACTIVE", "ACTIVE"), ("SEALED", "SEALED")])
+    parent_ids = ArrayField(models.BigIntegerField(), default=list)
+    child_ids = ArrayField(models.BigIntegerField(), default=list)
+    created_epoch = models.BigIntegerField()
+    sealed_epoch = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField()
+    sealed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["topic", "segment_id"], name="segment_unique"),
+            models.CheckConstraint(
+                condition=Q(hash_start__gte=0, hash_end__lte=65535, hash_start__lte=F("hash_end")),
+                name="segment_range",
+            ),
+            models.CheckConstraint(
+                condition=Q(state="ACTIVE", sealed_epoch=0, sealed_at__isnull=True)
+                | Q(state="SEALED", sealed_epoch__gt=0, sealed_at__isnull=False),
+                name="segment_state",
+            ),
+            ExclusionConstraint(
+                name="segment_active_ranges_disjoint",
+                expressions=[("topic", RangeOperators.EQUAL), (_hash_range(), RangeOperators.OVERLAPS)],
+                condition=Q(state="ACTIVE"),
+            ),
+        ]
+
+
+class Operation(models.Model):
+    """A split or merge: its plan, how far it got, and the lease of whoever drives it (`scalable.domain.operations`)."""
+
+    id = models.UUIDField(primary_key=True)
+    topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="operations")
+    kind = models.CharField(max_length=5)
+    plan = models.JSONField()
+    phase = models.CharField(max_length=20)
+    outcome = models.CharField(max_length=9, null=True)
+    error = models.JSONField(null=True)
+    actor = models.CharField(max_length=255)
+    reason = models.CharField(max_length=255)
+    epoch = models.BigIntegerField(null=True)
+    lease_holder = models.CharField(max_length=255, null=True)
+    lease_token = models.BigIntegerField(default=0)
+    lease_expires_at = models.DateTimeField(null=True)
+    attempts = models.IntegerField(default=0)
+    timings = models.JSONField(default=dict)
+    created_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["topic", "-created_at"], name="operation_by_topic"),
+            models.Index(fields=["lease_expires_at"], condition=Q(outcome=None), name="operation_unfinished"),
+        ]
+
+
+class OperationClaim(models.Model):
+    """A segment that an unfinished operation works on: at most one operation a segment, disjoint ones side by side."""
+
+    operation = models.ForeignKey(Operation, on_delete=models.CASCADE, related_name="claims")
+    topic = models.ForeignKey(Topic, on_delete=models.CASCADE)
+    segment_id = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["topic", "segment_id"], name="operation_claim_unique")]
+
+
+class Node(models.Model):
+    """One web process incarnation."""
+
+    id = models.UUIDField(primary_key=True)
+    url = models.CharField(max_length=255)
+    started_at = models.DateTimeField()
+    heartbeat_at = models.DateTimeField(db_index=True)
+
+
+class ControllerLease(models.Model):
+    """Leadership of a topic: bound to a live node, with a term that only rises."""
+
+    topic = models.OneToOneField(Topic, on_delete=models.CASCADE, primary_key=True, related_name="lease")
+    node = models.ForeignKey(Node, on_delete=models.SET_NULL, null=True)
+    term = models.BigIntegerField(default=0)
+    acquired_at = models.DateTimeField(null=True)
+
+
+class Subscription(models.Model):
+    """A named position on a topic; `assignment_generation` rises with any change of its assignment."""
+
+    topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="subscriptions")
+    name = models.CharField(max_length=255)
+    type = models.CharField(max_length=6, choices=[("STREAM", "STREAM"), ("QUEUE", "QUEUE")])
+    assignment_generation = models.BigIntegerField(default=0)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["topic", "name"], name="subscription_unique")]
+
+
+class ConsumerRegistration(models.Model):
+    """A consumer's durable session (PIP-468, Consumer Session Lifecycle)."""
+
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="consumers")
+    name = models.CharField(max_length=255)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["subscription", "name"], name="consumer_unique")]
+
+
+class Assignment(models.Model):
+    """Who owns a segment for a subscription; one row a pair, so two owners are impossible."""
+
+    pk = models.CompositePrimaryKey("subscription_id", "segment_id")
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="assignments")
+    segment_id = models.BigIntegerField()
+    owner = models.CharField(max_length=255, null=True)
+    next_owner = models.CharField(max_length=255, null=True)
+    generation = models.BigIntegerField(default=0)
+    release_deadline = models.DateTimeField(null=True)
+    drained = models.BooleanField(default=False)
+
+
+class SegmentLoad(models.Model):
+    """The last materially different rates of a segment (PIP-483); `modified_at` is what windows are measured from."""
+
+    topic = models.ForeignKey(Topic, on_delete=models.CASCADE)
+    segment_id = models.BigIntegerField()
+    msg_rate_in = models.FloatField()
+    bytes_rate_in = models.FloatField()
+    msg_rate_out = models.FloatField()
+    bytes_rate_out = models.FloatField()
+    modified_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["topic", "segment_id"], name="segment_load_unique")]
+
+
+class LoadWatermark(models.Model):
+    """How far the load pipeline has come: loads are complete up to `watermark`."""
+
+    reporter = models.CharField(max_length=255, primary_key=True)
+    watermark = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+
+class LoadTile(models.Model):
+    """One minute of one segment's incoming messages per second, by 1/32 of its range."""
+
+    topic = models.ForeignKey(Topic, on_delete=models.CASCADE)
+    segment_id = models.BigIntegerField()
+    minute = models.DateTimeField()
+    mean = ArrayField(models.FloatField())
+    peak = ArrayField(models.FloatField())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["topic", "minute", "segment_id"], name="load_tile_unique")
+        ]
+
+
+class Decision(models.Model):
+    """A decision of the autoscaler, kept when it differs from the one before."""
+
+    topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="decisions")
+    at = models.DateTimeField()
+    action = models.CharField(max_length=5, null=True)
+    rule = models.CharField(max_length=64)
+    segment_ids = ArrayField(models.BigIntegerField(), default=list)
+    explanation = models.JSONField()
+    operation = models.ForeignKey(Operation, on_delete=models.SET_NULL, null=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["topic", "-at"], name="decision_by_topic")]
