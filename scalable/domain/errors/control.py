@@ -1,0 +1,262 @@
+"""Errors of topics, layouts, policies, operations and leadership."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scalable.domain.errors.base import ScalableError
+
+
+class TopicNotFound(ScalableError):
+    """The topic {topic} does not exist."""
+
+    code = "topic_not_found"
+    hint_template = "List the namespace to see its topics, or create this one first."
+    topic: str
+
+
+class TopicExists(ScalableError):
+    """The topic {topic} exists already."""
+
+    code = "topic_exists"
+    hint_template = "Choose another name, or delete the topic first."
+    topic: str
+
+
+class TopicDeleted(ScalableError):
+    """The topic {topic} was deleted."""
+
+    code = "topic_deleted"
+    hint_template = "Close; a topic made later under the same name is another topic."
+    topic: str
+
+
+class NamespaceNotFound(ScalableError):
+    """The namespace {namespace} does not exist."""
+
+    code = "namespace_not_found"
+    hint_template = "Create the namespace first; public/default always exists."
+    namespace: str
+
+
+class InvalidName(ScalableError):
+    """The {field} {value!r} is not a valid name: {problem}."""
+
+    code = "invalid_name"
+    hint_template = "Names have 1 to 255 characters, no '/', no control characters, and are not '.' or '..'."
+    field: str
+    value: str
+    problem: str
+
+
+class InvalidParameter(ScalableError):
+    """The parameter {parameter} cannot be {value!r}: {problem}."""
+
+    code = "invalid_parameter"
+    hint_template = "See the reference of this endpoint for what the parameter may be."
+    parameter: str
+    value: Any
+    problem: str
+
+
+class UnknownField(ScalableError):
+    """The field {field!r} is not known here."""
+
+    code = "unknown_field"
+    hint_template = "Known fields: {known}."
+    field: str
+    known: list[str]
+
+
+class UnreadableBody(ScalableError):
+    """The body cannot be read: {problem}."""
+
+    code = "unreadable_body"
+    hint_template = "Send JSON of the documented shape."
+    problem: str
+
+
+class SegmentNotFound(ScalableError):
+    """The segment {segment_id} does not exist in this topic."""
+
+    code = "segment_not_found"
+    hint_template = "Get the topic to see its segments; pruned segments do not come back."
+    segment_id: int
+
+
+class SegmentNotActive(ScalableError):
+    """The segment {segment_id} is sealed, and only active segments can be split or merged."""
+
+    code = "segment_not_active"
+    hint_template = "Its children are {child_ids}."
+    segment_id: int
+    child_ids: list[int]
+
+
+class SegmentsNotAdjacent(ScalableError):
+    """The segments {segment_ids} are not two or more different neighbours in the hash space."""
+
+    code = "segments_not_adjacent"
+    hint_template = (
+        "Merge segments whose ranges follow one another without a gap; the space does not wrap around."
+    )
+    segment_ids: list[int]
+
+
+class SegmentTooNarrow(ScalableError):
+    """The segment {segment_id} covers {hash_range}, a single hash, and cannot be split."""
+
+    code = "segment_too_narrow"
+    hint_template = "All its load has one 16-bit hash; spread the keys instead."
+    segment_id: int
+    hash_range: str
+
+
+class InvalidBoundaries(ScalableError):
+    """The boundaries {boundaries} do not divide {hash_range}: {problem}."""
+
+    code = "invalid_boundaries"
+    hint_template = (
+        "Give the first hashes of the second and later children, ascending, inside the segment's range."
+    )
+    boundaries: list[int]
+    hash_range: str
+    problem: str
+
+
+class InvalidRange(ScalableError):
+    """The hash range {start}..{end} is invalid: {problem}."""
+
+    code = "invalid_range"
+    hint_template = "A range is inclusive and lies within 0..65535."
+    start: int
+    end: int
+    problem: str
+
+
+class InvalidInitialSegments(ScalableError):
+    """A topic cannot begin with {count} segments."""
+
+    code = "invalid_initial_segments"
+    hint_template = "Begin with 1 to {limit} segments."
+    count: int
+    limit: int
+
+
+class LayoutCorrupt(ScalableError):
+    """The layout breaks a rule that must always hold: {problem}."""
+
+    code = "layout_corrupt"
+    hint_template = "Nothing was changed; this is a fault of the server and its log has more."
+    problem: str
+
+
+class PolicyUnreadable(ScalableError):
+    """The policy's {field} cannot be {value!r}: {problem}."""
+
+    code = "policy_unreadable"
+    hint_template = "See the list of policy fields; a field that is left out is inherited."
+    field: str
+    value: Any
+    problem: str
+
+
+class PolicyInvalid(ScalableError):
+    """The resolved policy is contradictory: {problem}."""
+
+    code = "policy_invalid"
+    hint_template = (
+        "A field that is not set here comes from the namespace or the defaults; see the effective policy."
+    )
+    problem: str
+    violations: list[str]
+
+
+class LoadReportUnreadable(ScalableError):
+    """The load report cannot be read: {problem}."""
+
+    code = "load_report_unreadable"
+    hint_template = (
+        "Rates are finite numbers that are not negative; windows and times are whole milliseconds."
+    )
+    problem: str
+
+
+class SegmentClaimed(ScalableError):
+    """The segment {segment_id} belongs to the unfinished operation {operation_id}."""
+
+    code = "segment_claimed"
+    hint_template = "Wait for that operation, or abort it while it can be aborted."
+    segment_id: int
+    operation_id: str
+
+
+class EpochMoved(ScalableError):
+    """The layout is at epoch {current_epoch}, not at {expected_epoch} as the request expects."""
+
+    code = "epoch_moved"
+    hint_template = "Read the topic again and decide anew."
+    expected_epoch: int
+    current_epoch: int
+
+
+class OperationNotFound(ScalableError):
+    """The operation {operation_id} does not exist in this topic."""
+
+    code = "operation_not_found"
+    hint_template = "List the topic's operations."
+    operation_id: str
+
+
+class OperationNotAbortable(ScalableError):
+    """The operation {operation_id} is in the phase {phase} and can only go forward."""
+
+    code = "operation_not_abortable"
+    hint_template = "An operation can be aborted until it begins to terminate its parent segments."
+    operation_id: str
+    phase: str
+
+
+class OperationWaitLimit(ScalableError):
+    """The operation {operation_id} did not end within {wait_seconds} seconds and goes on."""
+
+    code = "operation_wait_limit"
+    hint_template = "Ask for the operation by its address."
+    operation_id: str
+    wait_seconds: float
+
+
+class LeaseLost(ScalableError):
+    """The lease on {resource} with the token {token} was taken over."""
+
+    code = "lease_lost"
+    hint_template = "Stop; the present holder carries on."
+    resource: str
+    token: int
+
+
+class TermSuperseded(ScalableError):
+    """The leadership term {term} of {topic} was superseded by {current_term}."""
+
+    code = "term_superseded"
+    hint_template = "Look up the topic's leader again."
+    topic: str
+    term: int
+    current_term: int
+
+
+class NotLeader(ScalableError):
+    """This node does not lead {topic}; {url} does."""
+
+    code = "not_leader"
+    hint_template = "Connect to {url}."
+    topic: str
+    url: str
+
+
+class NoLeader(ScalableError):
+    """Nobody leads {topic} at the moment."""
+
+    code = "no_leader"
+    hint_template = "Try again in a moment; leadership is taken on demand."
+    topic: str
