@@ -1,0 +1,237 @@
+"""Django settings; the only reader of the environment.
+
+Every name works without the environment, so that type checkers and `makemigrations` can load this module; a
+node that serves gets `DATABASE_URL`, `REDIS_URL` and the secrets from its supervisor.
+"""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+MIB = 1024 * 1024
+
+
+def _text(name: str, default: str = "") -> str:
+    return os.environ.get(name) or default
+
+
+def _number(name: str, default: float) -> float:
+    return float(os.environ.get(name) or default)
+
+
+def _whole(name: str, default: int) -> int:
+    return int(os.environ.get(name) or default)
+
+
+def _flag(name: str, default: bool) -> bool:
+    return _text(name, str(default)).lower() in {"1", "true", "yes", "on"}
+
+
+def _names(name: str, default: str) -> list[str]:
+    return [part.strip() for part in _text(name, default).split(",") if part.strip()]
+
+
+def _database(url: str, *, pool_size: int) -> dict[str, Any]:
+    """Turn `postgresql://user:password@host:port/name?option=value` into a Django database."""
+    parts = urlsplit(url)
+    options: dict[str, Any] = dict(parse_qsl(parts.query))
+    # A paused holder of a lock or of an open transaction must not block a takeover.
+    options["options"] = (
+        f"-c lock_timeout={_whole('SCALABLE_LOCK_TIMEOUT_MS', 5_000)}"
+        f" -c idle_in_transaction_session_timeout={_whole('SCALABLE_IDLE_TRANSACTION_TIMEOUT_MS', 10_000)}"
+    )
+    options["connect_timeout"] = 5
+    options["application_name"] = "scalable"
+    if pool_size:
+        options["pool"] = {"min_size": 1, "max_size": pool_size, "timeout": 10, "max_idle": 60}
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")) or "scalable",
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": parts.hostname or "",
+        "PORT": str(parts.port or ""),
+        "CONN_MAX_AGE": 0,
+        "OPTIONS": options,
+    }
+
+
+# The product's own settings
+
+SCALABLE_DATA_DIR = Path(_text("SCALABLE_DATA_DIR", str(BASE_DIR / ".data")))
+SCALABLE_NODE_URL = _text("SCALABLE_NODE_URL", "http://127.0.0.1:8080").rstrip("/")
+SCALABLE_TOKEN_SECRET = _text("SCALABLE_TOKEN_SECRET") or secrets.token_urlsafe(48)
+SCALABLE_NODE_HEARTBEAT_SECONDS = _number("SCALABLE_NODE_HEARTBEAT_SECONDS", 2)
+SCALABLE_NODE_TIMEOUT_SECONDS = _number("SCALABLE_NODE_TIMEOUT_SECONDS", 10)
+SCALABLE_OPERATION_LEASE_SECONDS = _number("SCALABLE_OPERATION_LEASE_SECONDS", 30)
+SCALABLE_OPERATION_SWEEP_SECONDS = _number("SCALABLE_OPERATION_SWEEP_SECONDS", 5)
+SCALABLE_OPERATION_WAIT_SECONDS = _number("SCALABLE_OPERATION_WAIT_SECONDS", 30)
+SCALABLE_SESSION_GRACE_SECONDS = _number("SCALABLE_SESSION_GRACE_SECONDS", 60)
+SCALABLE_HANDOVER_SECONDS = _number("SCALABLE_HANDOVER_SECONDS", 10)
+SCALABLE_AUTOSCALE_TICK_SECONDS = _number("SCALABLE_AUTOSCALE_TICK_SECONDS", 1)
+SCALABLE_WATCH_RESYNC_SECONDS = _number("SCALABLE_WATCH_RESYNC_SECONDS", 4)
+SCALABLE_HINTS_ENABLED = _flag("SCALABLE_HINTS_ENABLED", True)
+SCALABLE_MAX_FRAME_BYTES = _whole("SCALABLE_MAX_FRAME_BYTES", 8 * MIB)
+SCALABLE_MAX_MESSAGE_BYTES = _whole("SCALABLE_MAX_MESSAGE_BYTES", 5 * MIB)
+SCALABLE_PRODUCE_PERMITS = _whole("SCALABLE_PRODUCE_PERMITS", 64)
+SCALABLE_CONSUME_MAX_PERMITS = _whole("SCALABLE_CONSUME_MAX_PERMITS", 10_000)
+SCALABLE_WATCH_QUEUE_FRAMES = _whole("SCALABLE_WATCH_QUEUE_FRAMES", 64)
+SCALABLE_EXECUTOR_THREADS = _whole("SCALABLE_EXECUTOR_THREADS", 8)
+SCALABLE_SEGMENT_PORT = _text("SCALABLE_SEGMENT_PORT", "embedded")
+SCALABLE_REDIS_URL = _text("REDIS_URL", "redis://127.0.0.1:6379/0")
+SCALABLE_REDIS_PREFIX = "scalable:"
+SPARK_MASTER = _text("SPARK_MASTER", "local[2]")
+
+# Django
+
+DEBUG = False
+SECRET_KEY = _text("SCALABLE_SECRET_KEY") or secrets.token_urlsafe(48)
+ALLOWED_HOSTS = _names("SCALABLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
+ROOT_URLCONF = "scalable.urls"
+ASGI_APPLICATION = "scalable.asgi.application"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.postgres",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "scalable",
+    "tasks",
+    "webui",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+
+# The pool serves the executor's threads and Django's own request threads. Without DATABASE_URL there is
+# nothing to serve: a pool would only make tooling wait for a server that is not there.
+DATABASES = {
+    "default": _database(
+        _text("DATABASE_URL", "postgresql://127.0.0.1/scalable"),
+        pool_size=SCALABLE_EXECUTOR_THREADS + 2 if _text("DATABASE_URL") else 0,
+    ),
+}
+if _text("SCALABLE_SEGMENTS_DATABASE_URL"):
+    DATABASES["segments"] = _database(_text("SCALABLE_SEGMENTS_DATABASE_URL"), pool_size=4)
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+STATIC_URL = "/static/"
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_MAX_AGE = 60
+
+LOGIN_URL = "/login"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "/login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+# Cookies know no port: two instances on one host would log each other's users out if the name were the same.
+_node = urlsplit(SCALABLE_NODE_URL)
+SESSION_COOKIE_NAME = f"scalable_session_{_node.port or _node.scheme}"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _node.scheme == "https"
+CSRF_COOKIE_SAMESITE = "Lax"
+CSRF_TRUSTED_ORIGINS = [SCALABLE_NODE_URL]
+SECURE_REFERRER_POLICY = "same-origin"
+SECURE_PROXY_SSL_HEADER = (
+    ("HTTP_X_FORWARDED_PROTO", "https") if _flag("SCALABLE_BEHIND_PROXY", False) else None
+)
+X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = SCALABLE_MAX_FRAME_BYTES
+
+# REST
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "scalable.api.authentication.BearerAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "scalable.api.errors.exception_handler",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Scalable Topics",
+    "DESCRIPTION": "Topics whose segments split and merge while producers and consumers run.",
+    "VERSION": "2",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+}
+
+# Celery: the row of an operation is the truth and a task only a nudge, so nothing is kept of its result, and
+# a message stays unacknowledged until its work is done.
+
+CELERY_BROKER_URL = SCALABLE_REDIS_URL
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "global_keyprefix": f"{SCALABLE_REDIS_PREFIX}celery:",
+    "visibility_timeout": _whole("SCALABLE_TASK_VISIBILITY_SECONDS", 300),
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+}
+CELERY_TASK_DEFAULT_QUEUE = "scalable"
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_TIME_LIMIT = 240
+CELERY_TASK_PUBLISH_RETRY_POLICY = {
+    "max_retries": 2,
+    "interval_start": 0,
+    "interval_step": 0.2,
+    "interval_max": 0.5,
+}
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
+CELERY_RESULT_BACKEND = None
+CELERY_TIMEZONE = TIME_ZONE
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": _text("SCALABLE_LOG_LEVEL", "INFO")},
+    "loggers": {"uvicorn.access": {"level": "WARNING"}},
+}
