@@ -1,6 +1,6 @@
 """Every error that the product can answer with: a stable code, named fields, a sentence, a hint.
 
-The first line of a class's docstring is the sentence, with its fields in braces. Transports map the code to
+The first paragraph of a class's docstring is the sentence, with its fields in braces. Transports map the code to
 an HTTP status or a close code in one table of their own; clients rebuild the same class from the JSON form.
 """
 
@@ -31,7 +31,7 @@ class ScalableError(Exception):
 
     def __init__(self, **fields: Any) -> None:
         self._fill({**self._defaults(), **fields})
-        sentence = (type(self).__doc__ or self.code).splitlines()[0]
+        sentence = " ".join((type(self).__doc__ or self.code).split("\n\n")[0].split())
         self.reason = sentence.format_map(self.fields)
         self.hint = self.hint_template.format_map(self.fields)
         super().__init__(self.reason)

@@ -143,6 +143,15 @@ class InvalidInitialSegments(ScalableError):
     limit: int
 
 
+class SegmentNotPrunable(ScalableError):
+    """The segment {segment_id} cannot be pruned: {problem}."""
+
+    code = "segment_not_prunable"
+    hint_template = "Only sealed segments go, the oldest of a lineage first."
+    segment_id: int
+    problem: str
+
+
 class LayoutCorrupt(ScalableError):
     """The layout breaks a rule that must always hold: {problem}."""
 

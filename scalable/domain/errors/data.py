@@ -35,7 +35,7 @@ class BatchInvalid(ScalableError):
 
 
 class BatchPartlyDuplicate(ScalableError):
-    """The batch at sequence {sequence} of segment {segment_id} overlaps marks that it is above and marks that it is not."""
+    """The batch at sequence {sequence} of segment {segment_id} is a duplicate for some of its hash ranges only."""
 
     code = "batch_partly_duplicate"
     hint_template = "Cut the batch again along the hash ranges of the marks and send the parts."
@@ -91,11 +91,11 @@ class FrameTooLarge(ScalableError):
 
 
 class FrameUnknownType(ScalableError):
-    """The frame type {frame_type!r} is not known on this socket."""
+    """The frame's type is not known on this socket: {problem}."""
 
     code = "frame_unknown_type"
     hint_template = "Check the socket's path and the protocol version of the hello frame."
-    frame_type: str
+    problem: str
 
 
 class ProtocolUnsupported(ScalableError):
