@@ -1,8 +1,8 @@
 """The layout of a topic: an immutable, versioned DAG of segments, and its changes (PIP-468, SegmentLayout).
 
-A change has two halves. A plan names the parents and the children with their ids and ranges; it is made on one
-layout and written down before anything happens. Applying it takes the *current* layout, which may have moved on
-elsewhere: only the plan's own parents must still be active.
+A change has two halves. A plan names the parents and the children with their ids and ranges; it is made on
+one layout and written down before anything happens. Applying it takes the *current* layout, which may have
+moved on elsewhere: only the plan's own parents must still be active.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Layout:
     def apply(self, plan: ReshapePlan, now_ms: int) -> Layout:
         """Seal the plan's parents and add its children, one epoch later.
 
-        Raises SegmentNotFound or SegmentNotActive when a parent is gone, LayoutCorrupt when the plan is no fit.
+        Raises SegmentNotFound or SegmentNotActive when a parent is gone, LayoutCorrupt when the plan misfits.
         """
         parents = [self.get_active(parent_id) for parent_id in plan.parent_ids]
         self._check_fit(plan, parents)

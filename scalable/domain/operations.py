@@ -1,8 +1,8 @@
 """Split and merge as durable operations: kinds, phases, and the one table of transitions between them.
 
-A data plane inside the metadata database commits an operation in one step (PLANNED, COMMITTED, NOTIFIED); for
-one outside it every effect is a phase of its own. TERMINATING is recorded before the first parent is terminated:
-it is the point of no return, from which an operation only goes forward.
+A data plane inside the metadata database commits an operation in one step (PLANNED, COMMITTED, NOTIFIED);
+for one outside it every effect is a phase of its own. TERMINATING is recorded before the first parent is
+terminated. It is the point of no return, from which an operation only goes forward.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Every error that the product can answer with: a stable code, named fields, a sentence, a hint.
 
-The first paragraph of a class's docstring is the sentence, with its fields in braces. Transports map the code to
-an HTTP status or a close code in one table of their own; clients rebuild the same class from the JSON form.
+The first paragraph of a class's docstring is the sentence, with its fields in braces. Transports map the
+code to an HTTP status or a close code in one table of their own; clients rebuild the same class from the
+JSON form.
 """
 
 from __future__ import annotations

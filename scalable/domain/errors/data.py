@@ -35,7 +35,7 @@ class BatchInvalid(ScalableError):
 
 
 class BatchPartlyDuplicate(ScalableError):
-    """The batch at sequence {sequence} of segment {segment_id} is a duplicate for some of its hash ranges only."""
+    """The batch at sequence {sequence} of segment {segment_id} is a duplicate for some of its ranges only."""
 
     code = "batch_partly_duplicate"
     hint_template = "Cut the batch again along the hash ranges of the marks and send the parts."

@@ -1,0 +1,79 @@
+"""Load of a segment: its rates, since when they are steady, and when a report is worth writing (PIP-483)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from scalable.domain.errors import LoadReportUnreadable
+
+DEFAULT_CHANGE_THRESHOLD = 0.25
+METRICS = ("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRates:
+    """Messages and bytes per second, in and out: finite, not negative, else LoadReportUnreadable."""
+
+    msg_rate_in: float = 0.0
+    bytes_rate_in: float = 0.0
+    msg_rate_out: float = 0.0
+    bytes_rate_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        for metric, rate in self.by_metric().items():
+            if not math.isfinite(rate) or rate < 0:
+                raise LoadReportUnreadable(problem=f"{metric} is {rate}")
+
+    def by_metric(self) -> dict[str, float]:
+        """Give the rates by their PIP-483 names, in the order that decides ties."""
+        rates = (self.msg_rate_in, self.bytes_rate_in, self.msg_rate_out, self.bytes_rate_out)
+        return dict(zip(METRICS, rates, strict=True))
+
+    @property
+    def combined(self) -> float:
+        """Sum all four rates, whatever their units, as PIP-483 compares cold pairs."""
+        return self.msg_rate_in + self.bytes_rate_in + self.msg_rate_out + self.bytes_rate_out
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRecord:
+    """The rates last written for a segment, steady since `modified_at_ms`."""
+
+    rates: SegmentRates
+    modified_at_ms: int
+
+
+def rates_from_json(body: Mapping[str, Any]) -> SegmentRates:
+    """Read the four rates by their PIP-483 names, all required; raises LoadReportUnreadable."""
+    return SegmentRates(*(_number(metric, body.get(metric)) for metric in METRICS))
+
+
+def _number(metric: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise LoadReportUnreadable(problem=f"{metric} is not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise LoadReportUnreadable(problem=f"{metric} is out of all proportion") from None
+
+
+def is_material(
+    previous: SegmentRates | None, current: SegmentRates, threshold: float = DEFAULT_CHANGE_THRESHOLD
+) -> bool:
+    """Tell whether any rate moved by more than the threshold from what was last *written* (PIP-483).
+
+    A first report and any rise from zero are material; a change of exactly the threshold is not.
+    """
+    if previous is None:
+        return True
+    pairs = zip(previous.by_metric().values(), current.by_metric().values(), strict=True)
+    return any(_moved(before, after, threshold) for before, after in pairs)
+
+
+def _moved(before: float, after: float, threshold: float) -> bool:
+    if before == 0:
+        return after != 0
+    return abs(after - before) > threshold * before
