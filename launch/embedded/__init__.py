@@ -1,0 +1,7 @@
+"""PostgreSQL and Valkey from wheels, as children in the foreground, for machines that have neither."""
+
+from launch.embedded.postgres import embedded_postgres, remove_postgres
+from launch.embedded.service import EmbeddedService
+from launch.embedded.valkey import embedded_valkey
+
+__all__ = ["EmbeddedService", "embedded_postgres", "embedded_valkey", "remove_postgres"]

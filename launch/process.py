@@ -1,0 +1,222 @@
+"""Child processes in the foreground: started with a readiness probe, stopped with their own signal."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from launch import guard as guard_script
+from launch.logs import RotatingLog
+
+READY_POLL_SECONDS = 0.03
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class LaunchError(Exception):
+    """What the user is told in one line, with a hint where one helps."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSpec:
+    """How one child is started, when it counts as ready, and how it is asked to stop.
+
+    `environment` is added to the parent's own. `user` and `group` are numeric ids, for a server that
+    refuses root.
+    """
+
+    name: str
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: Path = ROOT
+    ready: Callable[[], bool] | None = None
+    ready_timeout_seconds: float = 60
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_timeout_seconds: float = 10
+    user: int | None = None
+    group: int | None = None
+
+
+class Guard:
+    """Parent's side of the guard process (`launch/guard.py`); `keep` are descriptors that it holds open."""
+
+    def __init__(self, *, keep: Sequence[int] = ()) -> None:
+        self._lock = threading.Lock()
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard_script.__file__],
+            stdin=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            pass_fds=tuple(keep),
+            cwd="/",
+        )
+
+    def watch(self, pid: int, spec: ProcessSpec) -> None:
+        self._say(f"+ {pid} {int(spec.stop_signal)} {spec.stop_timeout_seconds}")
+
+    def forget(self, pid: int) -> None:
+        self._say(f"- {pid}")
+
+    def _say(self, line: str) -> None:
+        with self._lock:
+            pipe = self._process.stdin
+            if pipe is not None and not pipe.closed:
+                pipe.write(line + "\n")
+                pipe.flush()
+
+    def close(self) -> None:
+        """Let the guard end; what it still watches is stopped by it."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.wait()
+
+
+class ManagedProcess:
+    """One running child of a `ProcessSpec`, with its output in a bounded log.
+
+    As a context manager it is started, ready inside the block, and stopped at its end.
+    """
+
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        *,
+        log: RotatingLog,
+        guard: Guard | None = None,
+        on_exit: Callable[["ManagedProcess"], None] | None = None,
+    ) -> None:
+        self.spec = spec
+        self.log = log
+        self.started_monotonic = 0.0
+        self._guard = guard
+        self._on_exit = on_exit
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pump: threading.Thread | None = None
+
+    @property
+    def pid(self) -> int:
+        """Process id; also the id of the child's own session and process group."""
+        if self._process is None:
+            raise LaunchError(f"{self.spec.name} was not started")
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.poll() if self._process is not None else None
+
+    def spawn(self) -> None:
+        """Start the child without waiting for it to be ready.
+
+        Every child gets a session of its own: a terminal's Ctrl-C would otherwise reach all of them at
+        once, and the order of stopping would be lost.
+        """
+        self.started_monotonic = time.monotonic()
+        self._process = subprocess.Popen(
+            self.spec.argv,
+            env={**os.environ, **self.spec.environment},
+            cwd=self.spec.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            user=self.spec.user,
+            group=self.spec.group,
+            extra_groups=[] if self.spec.user is not None else None,
+        )
+        if self._guard is not None:
+            self._guard.watch(self._process.pid, self.spec)
+        assert self._process.stdout is not None
+        self._pump = threading.Thread(
+            target=self._follow, args=(self._process, self._process.stdout), name=self.spec.name, daemon=True
+        )
+        self._pump.start()
+
+    def _follow(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
+        while chunk := os.read(output.fileno(), 65536):
+            self.log.write(chunk)
+        process.wait()
+        output.close()
+        if self._guard is not None:
+            self._guard.forget(process.pid)
+        if self._on_exit is not None:
+            self._on_exit(self)
+
+    def wait_ready(self) -> float:
+        """Wait until the probe answers; return the seconds since the start. Raises LaunchError."""
+        spec = self.spec
+        deadline = self.started_monotonic + spec.ready_timeout_seconds
+        while spec.ready is not None and not spec.ready():
+            if self.returncode is not None:
+                raise LaunchError(
+                    f"{spec.name} ended with status {self.returncode} while starting", self._log_hint()
+                )
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    f"{spec.name} was not ready within {spec.ready_timeout_seconds:g} s", self._log_hint()
+                )
+            time.sleep(READY_POLL_SECONDS)
+        return time.monotonic() - self.started_monotonic
+
+    def _log_hint(self) -> str:
+        return f"see {self.log.path}; it ends with:\n{self.log.tail()}"
+
+    def start(self) -> float:
+        """Start the child and wait until it is ready; a child that fails to become ready is stopped."""
+        self.spawn()
+        try:
+            return self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal to the child alone."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def kill_group(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to the child and everything that it started within its own session."""
+        try:
+            os.killpg(self.pid, number)
+        except (ProcessLookupError, PermissionError):
+            return
+
+    def wait(self, timeout_seconds: float) -> int | None:
+        """Wait for the child's end; None when it still runs after `timeout_seconds`."""
+        if self._process is None:
+            return None
+        try:
+            return self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def stop(self) -> None:
+        """Ask the child to stop, and kill what is left of its group when its time is up; safe to repeat."""
+        if self._process is None:
+            return
+        self.send_signal(self.spec.stop_signal)
+        self.wait(self.spec.stop_timeout_seconds)
+        self.kill_group()
+        self._process.wait()
+        if self._pump is not None and self._pump is not threading.current_thread():
+            self._pump.join(timeout=5)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
