@@ -1,0 +1,200 @@
+"""What the load pipeline reports and what is read of it (PIP-483, Load reporting)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from scalable import announce
+from scalable.domain.autoscale import resolve
+from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
+from scalable.domain.load import LoadRecord, SegmentRates, is_material
+from scalable.domain.names import TopicName
+from scalable.store import loads as store
+from scalable.store.loads import SegmentRef, Tile, TopicPolicies
+from scalable.wire.loads import MAX_TIME_MS, ReportedLoad, ReportedTile, parse_loads, parse_tiles
+
+MAX_REPORTER_LENGTH = 255
+MAX_TILES_READ = 20_000
+TILE_RETENTION = timedelta(days=30)
+WATERMARK_WINDOWS = 3
+"""Loads are unknown once the pipeline's watermark is older than this many rate windows."""
+
+_DELETED_TILES_PER_REPORT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOutcome:
+    """How many entries were written, needed no writing, or named what is not there (any more)."""
+
+    written: int
+    unchanged: int
+    unknown: int
+
+    def to_json(self) -> dict[str, int]:
+        """The body of the answer."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLoads:
+    """The loads of a topic's active segments, how far the pipeline has come, and if that is recent enough."""
+
+    loads: Mapping[int, LoadRecord]
+    watermark_ms: int | None
+    known: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Names as in PIP-483's SegmentLoadStats, with the time of the last material change."""
+        return {
+            "watermarkMs": self.watermark_ms,
+            "known": self.known,
+            "segments": {
+                str(segment_id): {**record.rates.by_metric(), "modifiedAtMs": record.modified_at_ms}
+                for segment_id, record in sorted(self.loads.items())
+            },
+        }
+
+
+def load_known(*, watermark_ms: int | None, now_ms: int, rate_window_seconds: float) -> bool:
+    """Tell whether loads may be judged: the watermark is not older than three rate windows."""
+    return (
+        watermark_ms is not None and now_ms - watermark_ms <= WATERMARK_WINDOWS * rate_window_seconds * 1000
+    )
+
+
+@transaction.atomic
+def report_loads(*, reporter: str, watermark_ms: int, loads: Sequence[Mapping[str, Any]]) -> ReportOutcome:
+    """Write the loads that changed materially and move the reporter's watermark forward.
+
+    `loads` are ReportedLoad bodies; of two for one segment the later counts. Topics, incarnations and
+    segments that are gone or sealed are counted as unknown. A report that is older than the reporter's
+    watermark (a repeat, or a reporter that was replaced) changes nothing. Raises LoadReportUnreadable.
+    """
+    reported = _latest(parse_loads(loads))
+    _check_report(reporter, watermark_ms)
+    now = timezone.now()
+    watermark = min(store.moment(watermark_ms), now)
+    previous = store.lock_watermark(reporter, at=now)
+    if previous is not None and watermark < previous:
+        return ReportOutcome(written=0, unchanged=len(reported), unknown=0)
+    store.move_watermark(reporter, watermark=watermark, at=now)
+    known = _known_loads(reported)
+    written = _write_changes({ref: SegmentRates(*load.rates) for ref, load in known.items()})
+    unknown = len(reported) - len(known)
+    return ReportOutcome(written=written, unchanged=len(known) - written, unknown=unknown)
+
+
+@transaction.atomic
+def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
+    """Set tiles (ReportedTile bodies) by topic, minute and segment; a repeat replaces what was there.
+
+    Sealed segments count: their last minute is reported after the seal. Raises LoadReportUnreadable.
+    """
+    latest = {((tile.incarnation, tile.segment_id), tile.minute_ms): tile for tile in parse_tiles(tiles)}
+    names = store.topic_names({tile.incarnation for tile in latest.values()})
+    existing = store.existing_segments({ref for ref, _ in latest})
+    known = [tile for (ref, _), tile in latest.items() if ref in existing and names[ref[0]] == tile.topic]
+    store.write_tiles((tile.incarnation, _tile(tile)) for tile in known)
+    for incarnation in sorted({tile.incarnation for tile in known}):
+        oldest = timezone.now() - TILE_RETENTION
+        store.delete_tiles(incarnation, before=oldest, limit=_DELETED_TILES_PER_REPORT)
+    return ReportOutcome(written=len(known), unchanged=0, unknown=len(latest) - len(known))
+
+
+def loads_for_decision(*, incarnation: int, rate_window_seconds: float, now_ms: int) -> TopicLoads:
+    """The loads of a topic as the autoscaler judges them at `now_ms`."""
+    active = store.active_segments([incarnation])
+    records = store.load_records([incarnation])
+    watermark_ms = store.newest_watermark_ms()
+    return TopicLoads(
+        loads={ref[1]: record for ref, record in records.items() if ref in active},
+        watermark_ms=watermark_ms,
+        known=load_known(watermark_ms=watermark_ms, now_ms=now_ms, rate_window_seconds=rate_window_seconds),
+    )
+
+
+def topic_loads(*, name: TopicName) -> TopicLoads:
+    """The loads of a topic, judged now by its effective policy's rate window; raises TopicNotFound."""
+    found = _find(name)
+    policy = resolve(topic=found.topic, namespace=found.namespace).policy
+    return loads_for_decision(
+        incarnation=found.incarnation,
+        rate_window_seconds=policy.rate_window_seconds,
+        now_ms=store.milliseconds(timezone.now()),
+    )
+
+
+def tiles(*, name: TopicName, from_ms: int, to_ms: int) -> Sequence[Tile]:
+    """The tiles of a topic from minute to minute, both included, ascending; at most the newest 20,000.
+
+    Raises TopicNotFound, InvalidParameter.
+    """
+    for parameter, value in (("fromMs", from_ms), ("toMs", to_ms)):
+        if not 0 <= value <= MAX_TIME_MS:
+            raise InvalidParameter(
+                parameter=parameter, value=value, problem="it is not a time in ms since 1970"
+            )
+    incarnation = _find(name).incarnation
+    first, last = store.moment(from_ms), store.moment(to_ms)
+    return store.read_tiles(incarnation, first=first, last=last, limit=MAX_TILES_READ)
+
+
+def _find(name: TopicName) -> TopicPolicies:
+    found = store.find_topic(name)
+    if found is None:
+        raise TopicNotFound(topic=str(name))
+    return found
+
+
+def _latest(loads: Sequence[ReportedLoad]) -> dict[SegmentRef, ReportedLoad]:
+    return {(load.incarnation, load.segment_id): load for load in loads}
+
+
+def _check_report(reporter: object, watermark_ms: object) -> None:
+    if not isinstance(reporter, str) or not 1 <= len(reporter) <= MAX_REPORTER_LENGTH:
+        raise LoadReportUnreadable(problem=f"reporter is not a name of 1 to {MAX_REPORTER_LENGTH} characters")
+    if isinstance(watermark_ms, bool) or not isinstance(watermark_ms, int):
+        raise LoadReportUnreadable(problem="watermarkMs is not a whole number")
+    if not 0 <= watermark_ms <= MAX_TIME_MS:
+        raise LoadReportUnreadable(problem="watermarkMs is not a time in ms since 1970")
+
+
+def _known_loads(reported: Mapping[SegmentRef, ReportedLoad]) -> dict[SegmentRef, ReportedLoad]:
+    incarnations = {incarnation for incarnation, _ in reported}
+    names, active = store.topic_names(incarnations), store.active_segments(incarnations)
+    return {ref: load for ref, load in reported.items() if ref in active and names.get(ref[0]) == load.topic}
+
+
+def _write_changes(rates: Mapping[SegmentRef, SegmentRates]) -> int:
+    """Write what changed. The first look takes no lock: a steady report never waits for a layout commit."""
+    changed = _material(rates)
+    if not changed:
+        return 0
+    locked = store.lock_topics({incarnation for incarnation, _ in changed})
+    active = store.active_segments(locked)
+    changed = _material({ref: rates[ref] for ref in changed if ref in active})
+    store.write_loads(changed, modified_at=timezone.now())
+    _announce({incarnation for incarnation, _ in changed})
+    return len(changed)
+
+
+def _material(rates: Mapping[SegmentRef, SegmentRates]) -> dict[SegmentRef, SegmentRates]:
+    records = store.load_records({incarnation for incarnation, _ in rates})
+    written = {ref: record.rates for ref, record in records.items()}
+    return {ref: current for ref, current in rates.items() if is_material(written.get(ref), current)}
+
+
+def _announce(incarnations: set[int]) -> None:
+    names = store.topic_names(incarnations)
+    for incarnation, revision in store.raise_revisions(incarnations).items():
+        announce.publish(
+            announce.TopicChanged(incarnation=incarnation, name=names[incarnation], revision=revision)
+        )
+
+
+def _tile(tile: ReportedTile) -> Tile:
+    return Tile(tile.segment_id, tile.minute_ms, tuple(tile.mean), tuple(tile.max))

@@ -1,0 +1,183 @@
+"""Rows of segment loads, the pipeline's watermark and the tiles of the map."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.db.models import Max, Q
+
+from scalable.domain.load import LoadRecord, SegmentRates
+from scalable.domain.names import TopicName
+from scalable.domain.segment import SegmentState
+from scalable.models import LoadTile, LoadWatermark, Segment, SegmentLoad, Topic
+
+SegmentRef = tuple[int, int]
+"""A topic's incarnation and the id of one of its segments."""
+
+_RATE_FIELDS = ["msg_rate_in", "bytes_rate_in", "msg_rate_out", "bytes_rate_out"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicies:
+    """A topic's incarnation with the policy overrides that rule it, as stored."""
+
+    incarnation: int
+    topic: dict[str, Any] | None
+    namespace: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Mean and largest incoming messages per second of one minute of a segment, per 1/32 of its range."""
+
+    segment_id: int
+    minute_ms: int
+    mean: tuple[float, ...]
+    peak: tuple[float, ...]
+
+
+def moment(time_ms: int) -> datetime:
+    """Turn milliseconds since the epoch into a timestamp."""
+    return datetime.fromtimestamp(time_ms / 1000, tz=UTC)
+
+
+def milliseconds(time: datetime) -> int:
+    """Turn a timestamp into milliseconds since the epoch."""
+    return round(time.timestamp() * 1000)
+
+
+def find_topic(name: TopicName) -> TopicPolicies | None:
+    """The topic of this name, or None."""
+    row = (
+        Topic.objects.filter(namespace__tenant=name.tenant, namespace__name=name.namespace, name=name.name)
+        .select_related("namespace")
+        .first()
+    )
+    if row is None:
+        return None
+    return TopicPolicies(row.pk, row.auto_scale_policy, row.namespace.auto_scale_policy)
+
+
+def topic_names(incarnations: Collection[int]) -> dict[int, str]:
+    """The full names of the topics that still exist, by incarnation."""
+    rows = Topic.objects.filter(pk__in=incarnations).select_related("namespace").only("name", "namespace")
+    return {row.pk: str(TopicName(row.namespace.tenant, row.namespace.name, row.name)) for row in rows}
+
+
+def active_segments(incarnations: Collection[int]) -> set[SegmentRef]:
+    """The segments of these topics that take writes."""
+    rows = Segment.objects.filter(topic_id__in=incarnations, state=SegmentState.ACTIVE)
+    return set(rows.values_list("topic_id", "segment_id"))
+
+
+def existing_segments(refs: Collection[SegmentRef]) -> set[SegmentRef]:
+    """Those of the segments that have a row, sealed ones too."""
+    rows = Segment.objects.filter(
+        topic_id__in={topic_id for topic_id, _ in refs}, segment_id__in={segment_id for _, segment_id in refs}
+    )
+    return set(rows.values_list("topic_id", "segment_id")) & set(refs)
+
+
+def load_records(incarnations: Collection[int]) -> dict[SegmentRef, LoadRecord]:
+    """The loads of these topics as last reported."""
+    rows = SegmentLoad.objects.filter(topic_id__in=incarnations)
+    return {(row.topic_id, row.segment_id): _load_record(row) for row in rows}
+
+
+def write_loads(rates: Mapping[SegmentRef, SegmentRates], *, modified_at: datetime) -> None:
+    """Set the loads of segments; the caller holds the locks of their topics."""
+    SegmentLoad.objects.bulk_create(
+        [_load_row(ref, rates[ref], modified_at) for ref in sorted(rates)],
+        update_conflicts=True,
+        unique_fields=["topic", "segment_id"],
+        update_fields=[*_RATE_FIELDS, "modified_at"],
+    )
+
+
+def lock_topics(incarnations: Collection[int]) -> set[int]:
+    """Lock the topics that still exist, in the order of their incarnations, and give those."""
+    rows = Topic.objects.select_for_update(no_key=True).filter(pk__in=incarnations).order_by("pk")
+    return set(rows.values_list("pk", flat=True))
+
+
+def raise_revisions(incarnations: Collection[int]) -> dict[int, int]:
+    """Raise the revision of locked topics by one and give the new ones."""
+    rows = list(Topic.objects.filter(pk__in=incarnations).only("revision"))
+    for row in rows:
+        row.revision += 1
+    Topic.objects.bulk_update(rows, ["revision"])
+    return {row.pk: row.revision for row in rows}
+
+
+def lock_watermark(reporter: str, *, at: datetime) -> datetime | None:
+    """Take the reporter's row for this transaction and give its watermark, None for a new reporter."""
+    row, created = LoadWatermark.objects.select_for_update(no_key=True).get_or_create(
+        reporter=reporter, defaults={"watermark": datetime.fromtimestamp(0, tz=UTC), "updated_at": at}
+    )
+    return None if created else row.watermark
+
+
+def move_watermark(reporter: str, *, watermark: datetime, at: datetime) -> None:
+    """Set the watermark of a reporter whose row is locked."""
+    LoadWatermark.objects.filter(reporter=reporter).update(watermark=watermark, updated_at=at)
+
+
+def newest_watermark_ms() -> int | None:
+    """How far the furthest reporter has come, in ms since the epoch, or None without any."""
+    newest = LoadWatermark.objects.aggregate(newest=Max("watermark"))["newest"]
+    return None if newest is None else milliseconds(newest)
+
+
+def write_tiles(tiles: Iterable[tuple[int, Tile]]) -> None:
+    """Set tiles by (topic, minute, segment); a tile that was there is replaced."""
+    LoadTile.objects.bulk_create(
+        [_tile_row(topic_id, tile) for topic_id, tile in tiles],
+        update_conflicts=True,
+        unique_fields=["topic", "minute", "segment_id"],
+        update_fields=["mean", "peak"],
+    )
+
+
+def delete_tiles(topic_id: int, *, before: datetime, limit: int) -> int:
+    """Delete at most `limit` tiles of a topic that are older than `before` and give their number."""
+    old = LoadTile.objects.filter(topic_id=topic_id, minute__lt=before).order_by("minute")
+    deleted, _ = LoadTile.objects.filter(pk__in=list(old.values_list("pk", flat=True)[:limit])).delete()
+    return deleted
+
+
+def read_tiles(topic_id: int, *, first: datetime, last: datetime, limit: int) -> Sequence[Tile]:
+    """The newest `limit` tiles of a span of minutes, both ends included, ascending by minute and segment."""
+    span = LoadTile.objects.filter(topic_id=topic_id).filter(Q(minute__gte=first), Q(minute__lte=last))
+    rows = span.order_by("-minute", "-segment_id")[:limit]
+    return [
+        Tile(row.segment_id, milliseconds(row.minute), tuple(row.mean), tuple(row.peak))
+        for row in reversed(rows)
+    ]
+
+
+def _load_record(row: SegmentLoad) -> LoadRecord:
+    rates = SegmentRates(row.msg_rate_in, row.bytes_rate_in, row.msg_rate_out, row.bytes_rate_out)
+    return LoadRecord(rates=rates, modified_at_ms=milliseconds(row.modified_at))
+
+
+def _load_row(ref: SegmentRef, rates: SegmentRates, modified_at: datetime) -> SegmentLoad:
+    return SegmentLoad(
+        topic_id=ref[0],
+        segment_id=ref[1],
+        msg_rate_in=rates.msg_rate_in,
+        bytes_rate_in=rates.bytes_rate_in,
+        msg_rate_out=rates.msg_rate_out,
+        bytes_rate_out=rates.bytes_rate_out,
+        modified_at=modified_at,
+    )
+
+
+def _tile_row(topic_id: int, tile: Tile) -> LoadTile:
+    return LoadTile(
+        topic_id=topic_id,
+        segment_id=tile.segment_id,
+        minute=moment(tile.minute_ms),
+        mean=list(tile.mean),
+        peak=list(tile.peak),
+    )
