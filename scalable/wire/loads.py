@@ -1,7 +1,6 @@
-"""Load samples, load reports and tiles: the JSON that nodes publish and that the load pipeline sends back.
+"""Load reports and tiles: the JSON that the load pipeline sends.
 
-Samples are the values of the messages in `topic://system/load/samples`; reports and tiles are the bodies of the load
-endpoints. All of it is bounded, finite and free of unknown fields, or it is refused as a whole.
+All of it is bounded, finite and free of unknown fields, or it is refused as a whole.
 """
 
 from collections.abc import Sequence
