@@ -1,4 +1,4 @@
-"""Notices that leave after commit: hints with ids only, for whoever joined at start-up; the rows are the truth."""
+"""Notices that leave after commit: hints with ids only, for listeners joined at start-up; rows are the truth."""
 
 import logging
 from collections.abc import Callable
@@ -93,7 +93,7 @@ _listeners: list[Listener] = []
 
 
 def listen(listener: Listener) -> None:
-    """Join a listener for the life of the process; it must be quick and is called in the committing thread."""
+    """Join a listener for the life of the process; it must be quick: the committing thread calls it."""
     if listener not in _listeners:
         _listeners.append(listener)
 
@@ -105,7 +105,7 @@ def silence(listener: Listener) -> None:
 
 
 def publish(notice: Notice) -> None:
-    """Hand the notice to every listener once the current transaction has committed; never after a rollback."""
+    """Hand the notice to every listener once the current transaction has committed, never if it rolls back."""
     transaction.on_commit(partial(_deliver, notice), robust=True)
 
 

@@ -1,11 +1,12 @@
 """Tables and constraints of the control plane; values and decisions live in `scalable.domain`.
 
-The database refuses a corrupt DAG by itself: see the exclusion constraint on `Segment`, the tiling trigger in the
-migrations, and the unique claim of unfinished operations.
+The database refuses a corrupt DAG by itself: see the exclusion constraint on `Segment`, the tiling trigger in
+the migrations, and the unique claim of unfinished operations.
 """
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeOperators
+from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Func, Q, Value
 
@@ -46,6 +47,7 @@ class Topic(models.Model):
             models.UniqueConstraint(fields=["namespace", "name"], name="topic_unique"),
             models.CheckConstraint(condition=Q(epoch__gte=0, next_segment_id__gte=1), name="topic_counters"),
         ]
+        indexes = [GinIndex(fields=["properties"], name="topic_properties", opclasses=["jsonb_path_ops"])]
 
 
 class Segment(models.Model):
@@ -84,12 +86,16 @@ class Segment(models.Model):
 
 
 class Operation(models.Model):
-    """A split or merge: its plan, how far it got, and the lease of whoever drives it (`scalable.domain.operations`)."""
+    """A split or merge: its plan, how far it got, and who drives it (`scalable.domain.operations`).
+
+    `results` keeps what a phase found out and a later one compares with, `timings` the milliseconds a phase took.
+    """
 
     id = models.UUIDField(primary_key=True)
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="operations")
     kind = models.CharField(max_length=5)
     plan = models.JSONField()
+    results = models.JSONField(default=dict)
     phase = models.CharField(max_length=20)
     outcome = models.CharField(max_length=9, null=True)
     error = models.JSONField(null=True)
@@ -108,11 +114,12 @@ class Operation(models.Model):
         indexes = [
             models.Index(fields=["topic", "-created_at"], name="operation_by_topic"),
             models.Index(fields=["lease_expires_at"], condition=Q(outcome=None), name="operation_unfinished"),
+            models.Index(fields=["topic"], condition=Q(outcome=None), name="operation_unfinished_by_topic"),
         ]
 
 
 class OperationClaim(models.Model):
-    """A segment that an unfinished operation works on: at most one operation a segment, disjoint ones side by side."""
+    """A segment that an unfinished operation works on: one operation a segment, disjoint ones side by side."""
 
     operation = models.ForeignKey(Operation, on_delete=models.CASCADE, related_name="claims")
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE)
@@ -178,7 +185,7 @@ class Assignment(models.Model):
 
 
 class SegmentLoad(models.Model):
-    """The last materially different rates of a segment (PIP-483); `modified_at` is what windows are measured from."""
+    """The last materially different rates of a segment (PIP-483); windows are measured from `modified_at`."""
 
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE)
     segment_id = models.BigIntegerField()
