@@ -1,4 +1,4 @@
-"""Notices that leave after commit: hints with ids only, for listeners joined at start-up; rows are the truth."""
+"""Notices that leave after commit: hints with ids only, for listeners that joined; rows are the truth."""
 
 import logging
 from collections.abc import Callable
@@ -105,7 +105,7 @@ def silence(listener: Listener) -> None:
 
 
 def publish(notice: Notice) -> None:
-    """Hand the notice to every listener once the current transaction has committed, never if it rolls back."""
+    """Hand the notice to every listener once the current transaction has committed, if it does."""
     transaction.on_commit(partial(_deliver, notice), robust=True)
 
 

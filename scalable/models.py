@@ -88,7 +88,7 @@ class Segment(models.Model):
 class Operation(models.Model):
     """A split or merge: its plan, how far it got, and who drives it (`scalable.domain.operations`).
 
-    `results` keeps what a phase found out and a later one compares with, `timings` the milliseconds a phase took.
+    `results` keeps what a phase found out and a later one compares with, `timings` the milliseconds of each.
     """
 
     id = models.UUIDField(primary_key=True)
@@ -119,7 +119,7 @@ class Operation(models.Model):
 
 
 class OperationClaim(models.Model):
-    """A segment that an unfinished operation works on: one operation a segment, disjoint ones side by side."""
+    """A segment that an unfinished operation works on: one operation each, disjoint ones side by side."""
 
     operation = models.ForeignKey(Operation, on_delete=models.CASCADE, related_name="claims")
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE)
