@@ -1,0 +1,78 @@
+"""Who asks over REST: a bearer token or the dashboard's session; and whether the door lets them in."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import MethodNotAllowed
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from scalable.api.errors import AUTHENTICATE_HEADER
+from scalable.domain.errors import Unauthenticated
+from scalable.services import access
+from scalable.services.access import Right, Subject
+
+if TYPE_CHECKING:
+    from rest_framework.views import APIView
+
+SCHEME = b"bearer"
+
+
+class TokenUser:
+    """What Django calls a user, for a request that came with a token."""
+
+    is_authenticated: ClassVar[bool] = True
+    is_active: ClassVar[bool] = True
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+
+    def __str__(self) -> str:
+        return self.subject.role
+
+
+class BearerAuthentication(BaseAuthentication):
+    """`Authorization: Bearer <token>`; raises Unauthenticated when there is a token that is no good."""
+
+    def authenticate(self, request: Request) -> tuple[TokenUser, str] | None:
+        parts = get_authorization_header(request).split()
+        if not parts or parts[0].lower() != SCHEME:
+            return None
+        if len(parts) != 2:
+            raise Unauthenticated(problem="the header is not 'Bearer <token>'")
+        token = parts[1].decode("latin-1")
+        return TokenUser(access.authenticate(token=token)), token
+
+    def authenticate_header(self, request: Request) -> str:
+        return AUTHENTICATE_HEADER
+
+
+def subject_of_user(user: TokenUser | AbstractBaseUser | AnonymousUser) -> Subject | None:
+    """The subject behind a request's or a session's user; None when nobody logged in."""
+    if isinstance(user, TokenUser):
+        return user.subject
+    if not user.is_authenticated or not user.is_active:
+        return None
+    return Subject(f"user:{user.get_username()}", superuser=bool(getattr(user, "is_superuser", False)))
+
+
+class HasRight(BasePermission):
+    """The subject has the right that the view's `rights` names for this method; no rule, no entry."""
+
+    def has_permission(self, request: Request, view: "APIView") -> bool:
+        subject = subject_of_user(request.user)
+        if subject is None:
+            raise Unauthenticated(problem="there is none")
+        rights: dict[str, Right] = getattr(view, "rights", {})
+        right = rights.get("GET" if request.method == "HEAD" else str(request.method))
+        if right is None:
+            raise MethodNotAllowed(str(request.method))
+        access.require(subject=subject, right=right)
+        return True
+
+
+def actor_of(request: Request) -> str:
+    """The name under which a change is recorded."""
+    subject = subject_of_user(request.user)
+    return subject.role if subject else ""

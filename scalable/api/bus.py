@@ -1,0 +1,196 @@
+"""Carries notices between processes: what one process commits wakes the waiters of all, over Redis pub/sub.
+
+A message holds hub keys only, never data, so it may be lost: whoever waits also reads again at a slow pace.
+The publishing thread coalesces what is committed while a message is under way, and never makes a writer wait.
+"""
+
+import asyncio
+import atexit
+import json
+import logging
+import os
+import threading
+import uuid
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import redis
+import redis.asyncio
+from django.conf import settings
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from scalable import announce
+from scalable.api.hub import (
+    activity_key,
+    hub,
+    namespace_key,
+    operation_key,
+    segment_key,
+    subscription_key,
+    topic_key,
+)
+
+logger = logging.getLogger(__name__)
+
+PUBLISH_TIMEOUT_SECONDS = 1.0
+PENDING_KEYS_MAX = 50_000
+SILENCE_SECONDS = 2.0
+RETRY_SECONDS_MIN = 0.1
+RETRY_SECONDS_MAX = 5.0
+
+
+def channel() -> str:
+    """The pub/sub channel of this installation."""
+    return f"{settings.SCALABLE_REDIS_PREFIX}notices"
+
+
+def keys_of(notice: announce.Notice) -> tuple[str, ...]:
+    """The hub keys that a notice fires."""
+    match notice:
+        case announce.TopicChanged(incarnation=incarnation) | announce.TopicDeleted(incarnation=incarnation):
+            return (topic_key(incarnation),)
+        case announce.NamespaceChanged(tenant=tenant, namespace=namespace):
+            return (namespace_key(tenant, namespace),)
+        case announce.OperationChanged(operation_id=operation_id, incarnation=incarnation):
+            return (operation_key(operation_id), activity_key(incarnation))
+        case (
+            announce.SegmentAppended(incarnation=incarnation, segment_id=segment_id)
+            | announce.SegmentTerminated(incarnation=incarnation, segment_id=segment_id)
+        ):
+            return (segment_key(incarnation, segment_id),)
+        case announce.AssignmentChanged(subscription_id=subscription_id):
+            return (subscription_key(subscription_id),)
+        case announce.CursorMoved(subscription_id=subscription_id):
+            return (subscription_key(subscription_id),)
+        case _:  # a request for a runner wakes no waiter
+            return ()
+
+
+def publish(notice: announce.Notice) -> None:
+    """Wake the waiters of this process at once and those of the others soon; joined at start-up."""
+    fired = keys_of(notice)
+    if fired:
+        hub.fire_threadsafe(*fired)
+        if settings.SCALABLE_HINTS_ENABLED:
+            _publisher.offer(fired)
+
+
+async def run() -> None:
+    """Follow the other processes' notices for as long as this process serves; reconnects by itself."""
+    delay = RETRY_SECONDS_MIN
+    while True:
+        link = _Link()
+        try:
+            await link.follow()
+        except (redis.RedisError, OSError) as error:
+            if link.subscribed:
+                delay = RETRY_SECONDS_MIN
+            logger.warning("No hints from other processes (%s); again in %.1f s", error, delay)
+        await asyncio.sleep(delay)
+        delay = min(delay * 2, RETRY_SECONDS_MAX)
+
+
+class _Link:
+    """One connection that listens on the channel."""
+
+    def __init__(self) -> None:
+        self.subscribed = False
+        self._unanswered = 0
+
+    async def follow(self) -> None:
+        client = redis.asyncio.Redis.from_url(
+            settings.SCALABLE_REDIS_URL, socket_connect_timeout=PUBLISH_TIMEOUT_SECONDS
+        )
+        async with client, client.pubsub() as subscriber:
+            await subscriber.subscribe(channel())
+            while True:
+                message = await subscriber.get_message(timeout=SILENCE_SECONDS)
+                if message is None:
+                    await self._probe(subscriber)
+                else:
+                    self._take(message)
+
+    async def _probe(self, subscriber: Any) -> None:
+        # A link that was cut without a word looks like silence.
+        if self._unanswered:
+            raise redis.ConnectionError("the link is silent")
+        self._unanswered += 1
+        await subscriber.ping()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        self._unanswered = 0
+        if message["type"] == "subscribe":
+            self.subscribed = True
+            hub.resync()
+        elif message["type"] == "message":
+            body = json.loads(message["data"])
+            if body["origin"] != _publisher.origin:
+                hub.fire(*body["keys"])
+
+
+class _Publisher:
+    """The thread that publishes; started with the first notice of a process."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew, as after a fork, which leaves no thread behind."""
+        self.origin = uuid.uuid4().hex
+        self._pending: dict[str, None] = {}
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closing = False
+        self._failing = False
+
+    def offer(self, fired: Iterable[str]) -> None:
+        with self._wake:
+            if len(self._pending) < PENDING_KEYS_MAX:
+                self._pending.update(dict.fromkeys(fired))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def close(self) -> None:
+        """Publish what is left, within the time-out of one message."""
+        with self._wake:
+            thread, self._closing = self._thread, True
+            self._wake.notify()
+        if thread is not None:
+            thread.join(PUBLISH_TIMEOUT_SECONDS)
+
+    def _run(self) -> None:
+        client = redis.Redis.from_url(
+            settings.SCALABLE_REDIS_URL,
+            socket_timeout=PUBLISH_TIMEOUT_SECONDS,
+            socket_connect_timeout=PUBLISH_TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 1),
+        )
+        while (fired := self._take()) is not None:
+            self._send(client, fired)
+        client.close()
+
+    def _take(self) -> list[str] | None:
+        with self._wake:
+            self._wake.wait_for(lambda: self._pending or self._closing)
+            fired, self._pending = list(self._pending), {}
+        return fired or None
+
+    def _send(self, client: redis.Redis, fired: list[str]) -> None:
+        try:
+            client.publish(channel(), json.dumps({"origin": self.origin, "keys": fired}))
+            self._failing = False
+        except (redis.RedisError, OSError) as error:
+            if not self._failing:
+                logger.warning(
+                    "Hints do not leave this process (%s); watchers notice at their slow pace", error
+                )
+            self._failing = True
+
+
+_publisher = _Publisher()
+os.register_at_fork(after_in_child=partial(_Publisher.reset, _publisher))
+atexit.register(_publisher.close)

@@ -1,0 +1,184 @@
+"""How errors leave: one table from code to HTTP status and close code, and the body that REST answers.
+
+Close codes are 4000 plus the HTTP status of the same meaning, so that both can be read without the table.
+"""
+
+import logging
+import uuid
+from typing import Any, NamedTuple
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import OperationalError
+from django.http import Http404, HttpRequest, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from scalable.domain.errors import (
+    Forbidden,
+    Internal,
+    MessageTooLarge,
+    ScalableError,
+    TooManyRequests,
+    Unauthenticated,
+    UnreadableBody,
+)
+
+logger = logging.getLogger(__name__)
+
+RETRY_AFTER_SECONDS = 1
+AUTHENTICATE_HEADER = 'Bearer realm="scalable"'
+
+
+class Answer(NamedTuple):
+    """How one error leaves: HTTP status, and the close code where it ends a socket."""
+
+    status: int
+    close_code: int
+
+
+ANSWERS: dict[str, Answer] = {
+    # What was sent cannot be read.
+    "batch_invalid": Answer(400, 4400),
+    "frame_invalid": Answer(400, 4400),
+    "frame_unknown_type": Answer(400, 4400),
+    "invalid_boundaries": Answer(400, 4400),
+    "invalid_name": Answer(400, 4400),
+    "invalid_parameter": Answer(400, 4400),
+    "invalid_range": Answer(400, 4400),
+    "load_report_unreadable": Answer(400, 4400),
+    "policy_unreadable": Answer(400, 4400),
+    "position_invalid": Answer(400, 4400),
+    "unknown_field": Answer(400, 4400),
+    "unreadable_body": Answer(400, 4400),
+    "protocol_unsupported": Answer(400, 4426),
+    # Who asks.
+    "unauthenticated": Answer(401, 4401),
+    "forbidden": Answer(403, 4403),
+    # What is asked for is not there.
+    "namespace_not_found": Answer(404, 4404),
+    "operation_not_found": Answer(404, 4404),
+    "segment_not_found": Answer(404, 4404),
+    "segment_store_missing": Answer(404, 4404),
+    "subscription_not_found": Answer(404, 4404),
+    "topic_not_found": Answer(404, 4404),
+    "topic_deleted": Answer(404, 4410),
+    # Somebody was faster, or holds it.
+    "batch_partly_duplicate": Answer(409, 4409),
+    "epoch_moved": Answer(409, 4409),
+    "generation_superseded": Answer(409, 4409),
+    "lease_lost": Answer(409, 4409),
+    "operation_not_abortable": Answer(409, 4409),
+    "segment_claimed": Answer(409, 4409),
+    "segment_not_owned": Answer(409, 4409),
+    "segment_terminated": Answer(409, 4409),
+    "stream_broken": Answer(409, 4409),
+    "subscription_type_mismatch": Answer(409, 4409),
+    "term_superseded": Answer(409, 4409),
+    "topic_exists": Answer(409, 4409),
+    # The thing is there and does not allow it.
+    "invalid_initial_segments": Answer(412, 4412),
+    "policy_invalid": Answer(412, 4412),
+    "segment_not_active": Answer(412, 4412),
+    "segment_not_prunable": Answer(412, 4412),
+    "segment_too_narrow": Answer(412, 4412),
+    "segments_not_adjacent": Answer(412, 4412),
+    # Limits.
+    "frame_too_large": Answer(413, 4413),
+    "message_too_large": Answer(413, 4413),
+    "permits_exceeded": Answer(429, 4429),
+    "too_many_requests": Answer(429, 4429),
+    "reader_too_slow": Answer(503, 4408),
+    "operation_wait_limit": Answer(202, 4408),
+    # Somewhere else, later, or our own fault.
+    "not_leader": Answer(421, 4421),
+    "no_leader": Answer(503, 4503),
+    "internal": Answer(500, 4500),
+    "layout_corrupt": Answer(500, 4500),
+    "unrecognised": Answer(502, 4500),
+}
+
+
+def answer_of(error: ScalableError) -> Answer:
+    """The row of the table for this error."""
+    return ANSWERS[error.code]
+
+
+def close_code_of(error: ScalableError) -> int:
+    """The code with which this error closes a socket."""
+    return answer_of(error).close_code
+
+
+def internal_error(error: BaseException) -> Internal:
+    """Log an unexpected error under a reference and give the error that names only that reference."""
+    reference = uuid.uuid4().hex
+    logger.error("Unexpected error, reference %s", reference, exc_info=error)
+    return Internal(reference=reference)
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
+    """Turn whatever a view raised into the documented body and status (named in the REST settings)."""
+    if isinstance(error, OperationalError):
+        return _answer(internal_error(error), status=503)
+    if isinstance(error, ScalableError):
+        return _answer(error)
+    known = _known_error(error, context)
+    if known is not None:
+        return _answer(
+            known, status=error.status_code if isinstance(error, exceptions.APIException) else None
+        )
+    if isinstance(error, Http404 | exceptions.APIException):
+        return Response(*_framework_body(error))
+    return _answer(internal_error(error))
+
+
+def body_of(error: ScalableError) -> dict[str, Any]:
+    """The body of an error answer: reason, code, fields, hint."""
+    return error.to_json()
+
+
+def unknown_path(request: HttpRequest, exception: Exception) -> JsonResponse:
+    """Answer a path that is no door of this product (Django's handler404)."""
+    return JsonResponse(_plain_body("unknown_path", f"There is nothing at {request.path}."), status=404)
+
+
+def server_error(request: HttpRequest) -> JsonResponse:
+    """Answer an error outside any REST view (Django's handler500)."""
+    return JsonResponse(_plain_body("internal", "Something went wrong inside the server."), status=500)
+
+
+def _answer(error: ScalableError, *, status: int | None = None) -> Response:
+    status = status or answer_of(error).status
+    return Response(body_of(error), status=status, headers=_headers_of(error, status))
+
+
+def _headers_of(error: ScalableError, status: int) -> dict[str, str]:
+    if isinstance(error, Unauthenticated):
+        return {"WWW-Authenticate": AUTHENTICATE_HEADER}
+    if isinstance(error, TooManyRequests):
+        return {"Retry-After": str(max(RETRY_AFTER_SECONDS, round(error.retry_after_seconds)))}
+    return {"Retry-After": str(RETRY_AFTER_SECONDS)} if status == 503 else {}
+
+
+def _known_error(error: Exception, context: dict[str, Any]) -> ScalableError | None:
+    match error:
+        case exceptions.AuthenticationFailed() | exceptions.NotAuthenticated():
+            return Unauthenticated(problem=str(error.detail))
+        case exceptions.PermissionDenied() | PermissionDenied():
+            # Only the session's check against requests forged by other sites raises these.
+            return Forbidden(role=str(getattr(context.get("request"), "user", "")), right=str(error))
+        case exceptions.ParseError() | exceptions.UnsupportedMediaType():
+            return UnreadableBody(problem=str(error.detail))
+        case RequestDataTooBig():
+            return MessageTooLarge(size_bytes=-1, limit_bytes=-1)
+        case _:
+            return None
+
+
+def _framework_body(error: Http404 | exceptions.APIException) -> tuple[dict[str, Any], int]:
+    if isinstance(error, Http404):
+        return _plain_body("unknown_path", "There is nothing at this path."), 404
+    return _plain_body(str(error.default_code), str(error.detail)), error.status_code
+
+
+def _plain_body(code: str, reason: str) -> dict[str, Any]:
+    return {"reason": reason, "code": code, "fields": {}, "hint": ""}

@@ -1,0 +1,1 @@
+"""The REST doors: each view parses, calls one service, answers."""

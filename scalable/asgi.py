@@ -1,0 +1,47 @@
+"""A web node as an ASGI application: HTTP by Django, sockets by Channels, and the node's own work for as long as it serves."""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
+
+from django.core.asgi import get_asgi_application
+
+http_application = (
+    get_asgi_application()
+)  # sets Django up, which the modules below need when they are imported
+
+from channels.routing import URLRouter
+
+from scalable.api.node import node
+from scalable.api.sockets.routing import websocket_urlpatterns
+
+Scope = dict[str, Any]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+socket_application = URLRouter(websocket_urlpatterns)
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """The callable that the server runs."""
+    if scope["type"] == "lifespan":
+        await _live(receive, send)
+    elif scope["type"] == "websocket":
+        await socket_application(scope, receive, send)  # type: ignore[arg-type]
+    else:
+        await http_application(scope, receive, send)  # type: ignore[arg-type]
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    await receive()
+    try:
+        await node.start()
+    except Exception as error:
+        await send({"type": "lifespan.startup.failed", "message": repr(error)})
+        raise
+    await send({"type": "lifespan.startup.complete"})
+    await receive()
+    await node.stop()
+    await send({"type": "lifespan.shutdown.complete"})
