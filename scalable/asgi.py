@@ -1,4 +1,4 @@
-"""A web node as an ASGI application: HTTP by Django, sockets by Channels, and the node's own work for as long as it serves."""
+"""A web node as an ASGI application: HTTP by Django, sockets by Channels, and the node's own work."""
 
 import os
 from collections.abc import Awaitable, Callable
@@ -8,14 +8,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
 
 from django.core.asgi import get_asgi_application
 
-http_application = (
-    get_asgi_application()
-)  # sets Django up, which the modules below need when they are imported
+# Sets Django up, which the modules imported below need.
+http_application = get_asgi_application()
 
-from channels.routing import URLRouter
+from channels.routing import URLRouter  # noqa: E402
 
-from scalable.api.node import node
-from scalable.api.sockets.routing import websocket_urlpatterns
+from scalable.api.node import node  # noqa: E402
+from scalable.api.sockets.routing import websocket_urlpatterns  # noqa: E402
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]

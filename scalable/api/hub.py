@@ -1,7 +1,7 @@
 """Wakes whoever waits for rows to change, inside one process: keys fire, waiters read the rows again.
 
-A key names a thing (`topic:5`, `segment:5:3`); that it fired says "read again", never what changed. Fired keys
-are coalesced in sets, so nothing here grows with the number of events.
+A key names a thing (`topic:5`, `segment:5:3`); that it fired says "read again", never what changed. Fired
+keys are coalesced in sets, so nothing here grows with the number of events.
 """
 
 import asyncio

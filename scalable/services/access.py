@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: bearer tokens (JWT, HS256) whose subject is a role, and the rights of roles."""
+"""Who asks, and what they may do: bearer tokens (JWT, HS256) name a role, and roles have rights."""
 
 import time
 from dataclasses import dataclass
