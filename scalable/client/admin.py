@@ -1,0 +1,268 @@
+"""The administrative face of the client, by REST: topics, split and merge, policies, loads, positions."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from scalable.client.connection import ConnectionLost, Endpoint
+from scalable.domain.errors import OperationWaitLimit, error_from_json
+from scalable.domain.names import TopicName
+
+ROOT = "/admin/v2/scalable"
+LOAD_ROOT = "/admin/v2/scalable-load"
+_BATCH_HEAD = struct.Struct(">QI")
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPage:
+    """Encoded batches of a segment with the offset of each, and where to read on."""
+
+    batches: tuple[tuple[int, bytes], ...]
+    next_offset: int
+    end_offset: int
+    terminated: bool
+
+    @property
+    def at_end(self) -> bool:
+        """True when the segment takes no more messages and all of it was read."""
+        return self.terminated and self.next_offset >= self.end_offset
+
+
+class Admin:
+    """Synchronous REST client; every method raises the domain's errors by their codes, or ConnectionLost.
+
+    Topics are `topic://tenant/namespace/name` or `TopicName`. One instance may be used by several threads.
+    """
+
+    def __init__(self, url: str, token: str, *, timeout_seconds: float = 40.0) -> None:
+        self._endpoint = Endpoint(url.rstrip("/"), token)
+        self._http = httpx.Client(
+            base_url=self._endpoint.url,
+            headers=self._endpoint.headers,
+            timeout=timeout_seconds,
+            trust_env=not self._endpoint.is_loopback,
+        )
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    # Topics
+
+    def create_topic(
+        self,
+        topic: TopicName | str,
+        *,
+        initial_segments: int = 1,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic; raises TopicExists, NamespaceNotFound, InvalidName, InvalidInitialSegments."""
+        params = {"numInitialSegments": initial_segments}
+        self._call("PUT", _path(topic), params=params, json=dict(properties) if properties else None)
+
+    def get_topic(self, topic: TopicName | str) -> Json:
+        """Give the topic's metadata: epoch, segments by id, properties, policy; raises TopicNotFound."""
+        return self._object("GET", _path(topic))
+
+    def list_topics(self, namespace: str, *, properties: Mapping[str, str] | None = None) -> list[str]:
+        """Name the topics of `tenant/namespace` that have all the properties; raises NamespaceNotFound."""
+        filters = [f"{key}={value}" for key, value in (properties or {}).items()]
+        tenant, _, name = namespace.partition("/")
+        names: list[str] = self._json("GET", f"{ROOT}/{_quoted(tenant, name)}", params={"property": filters})
+        return names
+
+    def delete_topic(self, topic: TopicName | str, *, force: bool = False) -> None:
+        """Delete a topic with its messages; raises TopicNotFound."""
+        self._call("DELETE", _path(topic), params={"force": str(force).lower()})
+
+    # Split, merge and their operations
+
+    def split(
+        self,
+        topic: TopicName | str,
+        segment_id: int,
+        *,
+        boundaries: Sequence[int] | None = None,
+        expected_epoch: int | None = None,
+        wait: bool = True,
+    ) -> Json | None:
+        """Split a segment in two, or at the boundaries (first hashes of the later children).
+
+        Waits for the end, or returns the operation at once. Raises SegmentNotFound, SegmentNotActive,
+        SegmentTooNarrow, InvalidBoundaries, SegmentClaimed, EpochMoved; OperationWaitLimit when it goes on.
+        """
+        body = {"boundaries": list(boundaries)} if boundaries is not None else None
+        return self._reshape(_path(topic, "split", segment_id), body, expected_epoch, wait)
+
+    def merge(
+        self,
+        topic: TopicName | str,
+        segment_ids: Sequence[int],
+        *,
+        expected_epoch: int | None = None,
+        wait: bool = True,
+    ) -> Json | None:
+        """Merge two or more neighbours; waits and raises as `split`, and SegmentsNotAdjacent."""
+        body = {"segmentIds": list(segment_ids)}
+        return self._reshape(_path(topic, "merge"), body, expected_epoch, wait)
+
+    def _reshape(self, path: str, body: Json | None, expected_epoch: int | None, wait: bool) -> Json | None:
+        params = {} if expected_epoch is None else {"expectedEpoch": expected_epoch}
+        headers = {} if wait else {"Prefer": "respond-async"}
+        answer = self._call("POST", path, params=params, json=body, headers=headers)
+        if answer.status_code != 202:
+            return None
+        operation: Json = answer.json()
+        if wait:
+            raise OperationWaitLimit(operation_id=str(operation["operationId"]), wait_seconds=30.0)
+        return operation
+
+    def operations(self, topic: TopicName | str, *, limit: int = 100, unfinished: bool = False) -> list[Json]:
+        """List operations, the newest first: kind, phase, outcome, actor, reason, timings."""
+        params: Json = {"limit": limit, **({"unfinished": "true"} if unfinished else {})}
+        return _listed(self._json("GET", _path(topic, "operations"), params=params), "operations")
+
+    def operation(self, topic: TopicName | str, operation_id: str) -> Json:
+        """Give one operation; raises OperationNotFound."""
+        return self._object("GET", _path(topic, "operations", operation_id))
+
+    def abort_operation(self, topic: TopicName | str, operation_id: str) -> Json:
+        """Abort an operation that has not begun to terminate segments; raises OperationNotAbortable."""
+        return self._object("POST", _path(topic, "operations", operation_id, "abort"))
+
+    # Autoscaler
+
+    def set_policy(self, topic: TopicName | str, override: Mapping[str, Any]) -> None:
+        """Replace the topic's autoscale override; raises PolicyUnreadable, PolicyInvalid, UnknownField."""
+        self._call("POST", _path(topic, "autoScalePolicy"), json=dict(override))
+
+    def get_policy(self, topic: TopicName | str) -> Json | None:
+        """Give the topic's own override, or None when it has none."""
+        answer = self._call("GET", _path(topic, "autoScalePolicy"))
+        return None if answer.status_code == 204 else dict(answer.json())
+
+    def remove_policy(self, topic: TopicName | str) -> None:
+        """Remove the topic's own override."""
+        self._call("DELETE", _path(topic, "autoScalePolicy"))
+
+    def effective_policy(self, topic: TopicName | str) -> Json:
+        """Give the resolved policy with the source of each field."""
+        return self._object("GET", _path(topic, "autoScalePolicy", "effective"))
+
+    def decisions(self, topic: TopicName | str, *, limit: int = 100) -> list[Json]:
+        """List the autoscaler's decisions, the newest first."""
+        return _listed(self._json("GET", _path(topic, "decisions"), params={"limit": limit}), "decisions")
+
+    def loads(self, topic: TopicName | str) -> Json:
+        """Give the rates per segment, the pipeline's watermark and whether load is known."""
+        return self._object("GET", _path(topic, "loads"))
+
+    def tiles(self, topic: TopicName | str, *, from_ms: int, to_ms: int) -> list[Json]:
+        """Give the one-minute load tiles of a time span."""
+        params = {"fromMs": from_ms, "toMs": to_ms}
+        return _listed(self._json("GET", _path(topic, "tiles"), params=params), "tiles")
+
+    # Messages
+
+    def create_subscription(self, topic: TopicName | str, subscription: str, *, kind: str = "STREAM") -> None:
+        """Create a subscription at earliest, if it is new; its type never changes."""
+        self._call("PUT", _path(topic, "subscriptions", subscription), params={"type": kind})
+
+    def delete_subscription(self, topic: TopicName | str, subscription: str) -> None:
+        """Delete a subscription with its cursors."""
+        self._call("DELETE", _path(topic, "subscriptions", subscription))
+
+    def positions(self, topic: TopicName | str) -> Json:
+        """Give incarnation, epoch, and per segment its offsets, state, parents and children."""
+        return self._object("GET", _path(topic, "positions"))
+
+    def read_batches(
+        self, topic: TopicName | str, segment_id: int, *, offset: int, max_bytes: int = 1 << 20
+    ) -> BatchPage:
+        """Read encoded batches (`scalable.wire.batch`) that hold messages at or above the offset."""
+        params = {"offset": offset, "maxBytes": max_bytes}
+        answer = self._call("GET", _path(topic, "segments", segment_id, "batches"), params=params)
+        headers = answer.headers
+        return BatchPage(
+            batches=tuple(_split_batches(answer.content)),
+            next_offset=int(headers["X-Scalable-Next-Offset"]),
+            end_offset=int(headers["X-Scalable-End-Offset"]),
+            terminated=headers["X-Scalable-Terminated"] == "true",
+        )
+
+    # Load pipeline (system role)
+
+    def report_loads(self, report: Mapping[str, Any]) -> Json:
+        """Write rates: reporter, watermarkMs, loads; answers how many were written, unchanged, unknown."""
+        return self._object("POST", f"{LOAD_ROOT}/reports", json=dict(report))
+
+    def report_tiles(self, tiles: Sequence[Mapping[str, Any]]) -> None:
+        """Write one-minute load tiles; a tile that is there is replaced."""
+        self._call("POST", f"{LOAD_ROOT}/tiles", json={"tiles": [dict(tile) for tile in tiles]})
+
+    def _object(self, method: str, path: str, **request: Any) -> Json:
+        return dict(self._json(method, path, **request))
+
+    def _json(self, method: str, path: str, **request: Any) -> Any:
+        return self._call(method, path, **request).json()
+
+    def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
+        try:
+            answer = self._http.request(method, path, **request)
+        except httpx.TransportError as error:
+            raise ConnectionLost(1006, f"{method} {path}: {error}") from error
+        if answer.is_error:
+            raise _error_of(answer)
+        return answer
+
+
+def _error_of(answer: httpx.Response) -> Exception:
+    try:
+        body = answer.json()
+    except ValueError:
+        body = None
+    if isinstance(body, dict) and body.get("code"):
+        return error_from_json(body)
+    return ConnectionLost(1006, f"HTTP {answer.status_code} without an error of the product")
+
+
+def _quoted(*parts: object) -> str:
+    return "/".join(quote(str(part), safe="") for part in parts)
+
+
+def _path(topic: TopicName | str, *more: object) -> str:
+    name = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
+    return f"{ROOT}/{_quoted(name.tenant, name.namespace, name.name, *more)}"
+
+
+def _listed(body: Any, key: str) -> list[Json]:
+    """Unwrap a list that may come with its page's bounds around it."""
+    items = body[key] if isinstance(body, dict) else body
+    return list(items)
+
+
+def _split_batches(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Cut `[u64 base offset][u32 length][batch]` records apart."""
+    position = 0
+    while position < len(content):
+        base_offset, length = _BATCH_HEAD.unpack_from(content, position)
+        position += _BATCH_HEAD.size
+        yield base_offset, content[position : position + length]
+        position += length

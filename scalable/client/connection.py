@@ -1,0 +1,274 @@
+"""One socket of the client: token, hello and welcome, typed errors, keep-alive; and how it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.typing import Subprotocol
+
+from scalable.domain.errors import (
+    Forbidden,
+    Internal,
+    NoLeader,
+    NotLeader,
+    PermitsExceeded,
+    ReaderTooSlow,
+    ScalableError,
+    SegmentStoreMissing,
+    TooManyRequests,
+    TopicDeleted,
+    Unauthenticated,
+    error_from_json,
+)
+from scalable.domain.names import TopicName
+from scalable.wire.frames import (
+    SUBPROTOCOL,
+    Close,
+    Delivery,
+    ErrorFrame,
+    Frame,
+    Gone,
+    Hello,
+    ServerFrame,
+    Welcome,
+    decode,
+    decode_delivery,
+    decoder,
+    encode,
+)
+
+logger = logging.getLogger("scalable.client")
+
+SOCKET_ROOT = "/ws/v2/scalable"
+OPEN_TIMEOUT_SECONDS = 10.0
+CLOSE_TIMEOUT_SECONDS = 2.0
+KEEP_ALIVE_SECONDS = 20.0
+MAX_RECEIVED_BYTES = 64 * 1024 * 1024
+CLOSE_TOPIC_DELETED = 4410
+
+_server_frames = decoder(ServerFrame)
+
+
+class ConnectionLost(ConnectionError):
+    """A socket ended without a typed error; coming back may mend it."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(f"the connection was lost (close code {code}: {reason or 'no reason given'})")
+        self.close_code = code
+
+
+RETRIABLE_ERRORS = (
+    OSError,
+    TimeoutError,
+    WebSocketException,
+    Internal,
+    NoLeader,
+    NotLeader,
+    PermitsExceeded,
+    ReaderTooSlow,
+    SegmentStoreMissing,
+    TooManyRequests,
+)
+"""What a new connection may mend; any other error ends a producer or consumer for good."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where the product is and who asks: the node's URL and a bearer token, which never enters a URL."""
+
+    url: str
+    token: str = field(repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Give the header that carries the token."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    @property
+    def is_loopback(self) -> bool:
+        """Tell whether the node runs on this machine, where no proxy stands between."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+    def at(self, url: str) -> Endpoint:
+        """Give the same caller at another node."""
+        return Endpoint(url.rstrip("/"), self.token)
+
+    def socket_url(self, kind: str, topic: TopicName, *more: str) -> str:
+        """Give the address of a socket, as in `ws://host/ws/v2/scalable/lookup/tenant/namespace/topic`."""
+        parts = urlsplit(self.url)
+        path = "/".join(quote(part, safe="") for part in (kind, *_parts(topic), *more))
+        scheme = "wss" if parts.scheme in {"https", "wss"} else "ws"
+        return urlunsplit((scheme, parts.netloc, f"{parts.path.rstrip('/')}{SOCKET_ROOT}/{path}", "", ""))
+
+
+def _parts(topic: TopicName) -> tuple[str, str, str]:
+    return topic.tenant, topic.namespace, topic.name
+
+
+class Connection:
+    """An open socket after hello and welcome; one task receives, any task sends."""
+
+    def __init__(self, socket: ClientConnection, topic: TopicName) -> None:
+        self._socket = socket
+        self._topic = topic
+        self._last_error: ScalableError | None = None
+        self.welcome = Welcome(protocol=0, node="", max_frame_bytes=0, max_message_bytes=0)
+
+    async def greet(self, hello: Hello) -> Welcome:
+        """Send hello and wait for the welcome; raises what the server answers instead."""
+        await self.send(hello)
+        async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
+            frame = await self.receive()
+        if isinstance(frame, ErrorFrame):
+            raise error_of(frame)
+        if not isinstance(frame, Welcome):
+            raise ConnectionLost(1002, f"a welcome was expected, not {type(frame).__name__}")
+        self.welcome = frame
+        return frame
+
+    async def send(self, frame: Frame) -> None:
+        """Send a control frame; waits while the socket's buffer is full."""
+        await self._send(encode(frame))
+
+    async def send_data(self, data: bytes) -> None:
+        """Send a binary data frame; waits while the socket's buffer is full."""
+        await self._send(data)
+
+    async def _send(self, data: str | bytes) -> None:
+        try:
+            await self._socket.send(data)
+        except ConnectionClosed as closed:
+            raise self._reason_of(closed) from closed
+
+    async def receive(self) -> Frame | Delivery:
+        """Wait for a frame; raises TopicDeleted, the error that came before a close, or ConnectionLost."""
+        try:
+            data = await self._socket.recv()
+        except ConnectionClosed as closed:
+            raise self._reason_of(closed) from closed
+        if isinstance(data, bytes):
+            return decode_delivery(data)
+        frame = decode(_server_frames, data)
+        if isinstance(frame, Gone):
+            raise TopicDeleted(topic=frame.topic)
+        if isinstance(frame, ErrorFrame):
+            self._last_error = error_of(frame)
+        return frame
+
+    def _reason_of(self, closed: ConnectionClosed) -> Exception:
+        received = closed.rcvd
+        if received is None:
+            return ConnectionLost(1006, "the other side vanished")
+        if received.code == CLOSE_TOPIC_DELETED:
+            return TopicDeleted(topic=str(self._topic))
+        if received.code >= 4000 and self._last_error is not None:
+            return self._last_error
+        return ConnectionLost(received.code, received.reason)
+
+    async def close(self) -> None:
+        """Say goodbye and close the socket; never raises, and takes a few seconds at most."""
+        with suppress(Exception):
+            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+                await self._send(encode(Close()))
+        await self._socket.close()
+
+
+def error_of(frame: ErrorFrame) -> ScalableError:
+    """Rebuild the typed error that an error frame carries."""
+    body = {"code": frame.code, "reason": frame.reason, "fields": frame.fields, "hint": frame.hint}
+    return error_from_json(body)
+
+
+async def open_connection(
+    endpoint: Endpoint, kind: str, topic: TopicName, *more: str, hello: Hello
+) -> Connection:
+    """Open a socket and greet.
+
+    Raises Unauthenticated, Forbidden, TopicNotFound, ConnectionLost, OSError, TimeoutError.
+    """
+    try:
+        socket = await connect(
+            endpoint.socket_url(kind, topic, *more),
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            additional_headers=endpoint.headers,
+            compression=None,
+            proxy=None if endpoint.is_loopback else True,
+            max_size=MAX_RECEIVED_BYTES,
+            open_timeout=OPEN_TIMEOUT_SECONDS,
+            close_timeout=CLOSE_TIMEOUT_SECONDS,
+            ping_interval=KEEP_ALIVE_SECONDS,
+            ping_timeout=KEEP_ALIVE_SECONDS,
+        )
+    except InvalidStatus as refused:
+        raise _refusal(refused) from refused
+    connection = Connection(socket, topic)
+    try:
+        await connection.greet(hello)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+def _refusal(refused: InvalidStatus) -> Exception:
+    """Type what the server answered instead of opening a socket."""
+    status, body = refused.response.status_code, refused.response.body
+    try:
+        parsed = json.loads(body or b"")
+    except ValueError:
+        parsed = None
+    if isinstance(parsed, dict) and parsed.get("code"):
+        return error_from_json(parsed)
+    if status == 401:
+        return Unauthenticated(problem="the server refused it")
+    if status == 403:
+        return Forbidden(role="of this token", right="open this socket")
+    return ConnectionLost(1006, f"the server answered HTTP {status}")
+
+
+class Backoff:
+    """Growing, jittered waits between attempts, so that many clients do not come back at the same moment."""
+
+    def __init__(self, *, first_seconds: float = 0.05, limit_seconds: float = 5.0) -> None:
+        self._first, self._limit = first_seconds, limit_seconds
+        self._attempts = 0
+
+    def reset(self) -> None:
+        """Start again from the shortest wait, after a success."""
+        self._attempts = 0
+
+    def next_seconds(self) -> float:
+        """Give the next wait: between half and the whole of a doubling span."""
+        span = min(self._limit, self._first * 2 ** min(self._attempts, 16))
+        self._attempts += 1
+        return float(span * random.uniform(0.5, 1.0))
+
+
+async def keep_running(session: Callable[[], Awaitable[None]], *, backoff: Backoff, what: str) -> None:
+    """Run a session again whenever it ends by something that a new connection may mend, else raise.
+
+    One line is logged per loss, however many messages were under way. The session resets the back-off once
+    it works.
+    """
+    while True:
+        try:
+            await session()
+            return
+        except RETRIABLE_ERRORS as error:
+            wait_seconds = backoff.next_seconds()
+            logger.info("%s: %s; again in %.2f s", what, error, wait_seconds)
+            await asyncio.sleep(wait_seconds)

@@ -1,0 +1,236 @@
+"""The DAG watch: a topic's layout as the server pushes it (PIP-468, DAG Watch Sessions)."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from scalable.client.connection import (
+    Backoff,
+    Connection,
+    ConnectionLost,
+    Endpoint,
+    keep_running,
+    logger,
+    open_connection,
+)
+from scalable.domain.errors import TopicDeleted
+from scalable.domain.names import TopicName
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    Delta,
+    Hello,
+    SegmentFrame,
+    Snapshot,
+    TopicDetail,
+)
+
+
+class RevisionGap(Exception):
+    """A delta does not follow the revision that is held; a fresh snapshot is needed."""
+
+
+@dataclass(frozen=True)
+class Topology:
+    """One revision of a topic's layout, as a watcher sees it."""
+
+    incarnation: int
+    epoch: int
+    revision: int
+    term: int
+    next_segment_id: int
+    controller_url: str | None
+    controller_url_tls: str | None
+    segments: Mapping[int, SegmentFrame]
+    detail: TopicDetail | None = None
+
+    @cached_property
+    def active(self) -> tuple[SegmentFrame, ...]:
+        """The segments that take messages, by the start of their ranges; they cover the whole hash space."""
+        found = (segment for segment in self.segments.values() if segment.state == "ACTIVE")
+        return tuple(sorted(found, key=lambda segment: segment.start))
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [segment.start for segment in self.active]
+
+    def find_active(self, hash16: int) -> SegmentFrame:
+        """Give the active segment whose range has the hash (0..65535)."""
+        return self.active[bisect_right(self._starts, hash16) - 1]
+
+    def is_active(self, segment_id: int) -> bool:
+        """Tell whether the segment takes messages; a pruned one does not."""
+        segment = self.segments.get(segment_id)
+        return segment is not None and segment.state == "ACTIVE"
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """What orders two states of one name: a later life of the topic, a later revision, a later leader."""
+        return self.incarnation, self.revision, self.term
+
+
+def from_snapshot(frame: Snapshot) -> Topology:
+    """Read a snapshot frame."""
+    return Topology(
+        incarnation=frame.incarnation,
+        epoch=frame.epoch,
+        revision=frame.revision,
+        term=frame.term,
+        next_segment_id=frame.next_segment_id,
+        controller_url=frame.controller_url,
+        controller_url_tls=frame.controller_url_tls,
+        segments={segment.segmentId: segment for segment in frame.segments},
+        detail=frame.detail,
+    )
+
+
+def apply_delta(topology: Topology, frame: Delta) -> Topology:
+    """Give the topology that follows; raises RevisionGap when the delta was made for another revision."""
+    if (frame.incarnation, frame.base_revision) != (topology.incarnation, topology.revision):
+        raise RevisionGap(f"at revision {topology.revision}, the delta follows {frame.base_revision}")
+    changed = {segment.segmentId: segment for segment in frame.segments}
+    kept = {key: value for key, value in topology.segments.items() if key not in set(frame.removed)}
+    return Topology(
+        incarnation=frame.incarnation,
+        epoch=frame.epoch,
+        revision=frame.revision,
+        term=frame.term,
+        next_segment_id=frame.next_segment_id,
+        controller_url=frame.controller_url,
+        controller_url_tls=frame.controller_url_tls,
+        segments={**kept, **changed},
+        detail=frame.detail or topology.detail,
+    )
+
+
+class TopologyWatch:
+    """Follows a topic's layout over one socket; reconnects by itself and never goes back to an older state.
+
+    `on_change` is called in the event loop with each newer topology.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        topic: TopicName,
+        *,
+        client: str = "python",
+        on_change: Callable[[Topology], None] | None = None,
+    ) -> None:
+        self._endpoint, self._topic, self._client = endpoint, topic, client
+        self._on_change = on_change
+        self._session_id = uuid.uuid4().hex
+        self._backoff = Backoff()
+        self._current: Topology | None = None
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def current(self) -> Topology | None:
+        """The newest topology heard of, or None before the first."""
+        return self._current
+
+    async def start(self, timeout_seconds: float = 30.0) -> Topology:
+        """Begin to watch and wait for the first snapshot.
+
+        Raises TopicNotFound, Unauthenticated, Forbidden, TimeoutError.
+        """
+        self._task = asyncio.create_task(self._run(), name=f"watch {self._topic}")
+        try:
+            return await self.wait_for(lambda _: True, timeout_seconds)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop watching."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def __aenter__(self) -> TopologyWatch:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def wait_for_epoch(self, above: int, timeout_seconds: float | None = None) -> Topology:
+        """Wait for a layout newer than the epoch `above`; raises TopicDeleted, TimeoutError."""
+        return await self.wait_for(lambda topology: topology.epoch > above, timeout_seconds)
+
+    async def wait_for(
+        self, holds: Callable[[Topology], bool], timeout_seconds: float | None = None
+    ) -> Topology:
+        """Wait until a condition on the topology holds; raises what ended the watch, TimeoutError."""
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                changed = self._changed
+                if self._current is not None and holds(self._current):
+                    return self._current
+                self._raise_if_ended()
+                await changed.wait()
+
+    def _raise_if_ended(self) -> None:
+        if self._task is None:
+            raise RuntimeError("the watch was not started")
+        if self._task.done():
+            if not self._task.cancelled():
+                self._task.result()
+            raise ConnectionLost(1000, "the watch was closed")
+
+    async def _run(self) -> None:
+        try:
+            await keep_running(self._session, backoff=self._backoff, what=f"watch of {self._topic}")
+        except Exception as error:
+            logger.info("watch of %s ended: %s", self._topic, error)
+            raise
+        finally:
+            # The task is not done before this returns: waiters must look after it is.
+            asyncio.get_running_loop().call_soon(self._pulse)
+
+    async def _session(self) -> None:
+        hello = Hello(protocol=PROTOCOL_VERSION, client=self._client, session_id=self._session_id)
+        connection = await open_connection(self._endpoint, "lookup", self._topic, hello=hello)
+        try:
+            await self._follow(connection)
+        except RevisionGap as gap:
+            raise ConnectionLost(1000, str(gap)) from gap
+        finally:
+            await connection.close()
+
+    async def _follow(self, connection: Connection) -> None:
+        """Adopt what this connection tells; its deltas chain on its own snapshot."""
+        held: Topology | None = None
+        while True:
+            frame = await connection.receive()
+            if isinstance(frame, Snapshot):
+                held = from_snapshot(frame)
+                self._backoff.reset()
+            elif isinstance(frame, Delta) and held is not None:
+                held = apply_delta(held, frame)
+            else:
+                continue
+            self._adopt(held)
+
+    def _adopt(self, topology: Topology) -> None:
+        current = self._current
+        if current is not None and topology.incarnation != current.incarnation:
+            # Another topic has the name by now; what was routed to the old one must not end in the new one.
+            if topology.incarnation > current.incarnation:
+                raise TopicDeleted(topic=str(self._topic))
+            return
+        if current is not None and topology.order <= current.order:
+            return
+        self._current = topology
+        self._pulse()
+        if self._on_change is not None:
+            self._on_change(topology)
+
+    def _pulse(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
