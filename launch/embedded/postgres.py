@@ -26,6 +26,11 @@ SERVER_OPTIONS = (
 FAST_OPTIONS = ("fsync=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
 
 
+def postgres_url(*, directory: Path, port: int) -> str:
+    """Return the address that the server of `directory` has on `port`, before or while it runs."""
+    return f"postgresql://{USER}:{kept_secret(directory / 'password')}@{HOST}:{port}/{DATABASE}"
+
+
 def embedded_postgres(*, directory: Path, port: int = 0, durable: bool = True) -> EmbeddedService:
     """Describe a PostgreSQL server for `directory`, and make its cluster at the first call.
 
@@ -38,7 +43,7 @@ def embedded_postgres(*, directory: Path, port: int = 0, durable: bool = True) -
     if not (home / "data").exists():
         _initialise(programs=programs, home=home, account=account, password=password)
     port = free_port(port)
-    url = f"postgresql://{USER}:{password}@{HOST}:{port}/{DATABASE}"
+    url = postgres_url(directory=directory, port=port)
     options = SERVER_OPTIONS if durable else (*SERVER_OPTIONS, *FAST_OPTIONS)
     spec = ProcessSpec(
         name="postgres",

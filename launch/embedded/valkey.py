@@ -10,6 +10,11 @@ from launch.ports import HOST, free_port
 from launch.process import ProcessSpec
 
 
+def valkey_url(*, directory: Path, port: int) -> str:
+    """Return the address that the server of `directory` has on `port`, before or while it runs."""
+    return f"redis://:{kept_secret(directory / 'password')}@{HOST}:{port}/0"
+
+
 def embedded_valkey(*, directory: Path, port: int = 0, durable: bool = True) -> EmbeddedService:
     """Describe a Valkey whose data lie in `directory`; `durable` keeps queued tasks over a restart."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -26,7 +31,7 @@ def embedded_valkey(*, directory: Path, port: int = 0, durable: bool = True) -> 
         "maxmemory-policy noeviction",
     )
     private_file(configuration, "\n".join(lines) + "\n")
-    url = f"redis://:{password}@{HOST}:{port}/0"
+    url = valkey_url(directory=directory, port=port)
     spec = ProcessSpec(
         name="valkey",
         argv=(str(get_binary_path()), str(configuration)),

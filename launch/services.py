@@ -1,0 +1,100 @@
+"""How each process of the product is started; the supervisor, the tests and the benches all use these."""
+
+import sys
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+from celery import Celery
+
+from launch.ports import HOST
+from launch.process import ProcessSpec
+
+SETTINGS = {"DJANGO_SETTINGS_MODULE": "scalable.settings", "PYTHONUNBUFFERED": "1"}
+
+
+def web_spec(*, port: int, environment: Mapping[str, str]) -> ProcessSpec:
+    """Describe a web node that listens on `port`; it is ready when `/livez` answers."""
+    url = f"http://{HOST}:{port}"
+    return ProcessSpec(
+        name="web",
+        argv=(
+            *(
+                sys.executable,
+                "-m",
+                "uvicorn",
+                "scalable.asgi:application",
+                "--host",
+                HOST,
+                "--port",
+                str(port),
+            ),
+            *(
+                "--lifespan",
+                "on",
+                "--timeout-graceful-shutdown",
+                "3",
+                "--log-level",
+                "info",
+                "--no-access-log",
+            ),
+        ),
+        environment={**SETTINGS, "SCALABLE_NODE_URL": url, **environment},
+        ready=lambda: _serves(f"{url}/livez"),
+    )
+
+
+def worker_spec(*, environment: Mapping[str, str], name: str = "worker", concurrency: int = 4) -> ProcessSpec:
+    """Describe a Celery worker; it is ready when it answers a ping.
+
+    Its work waits for the database, so threads of one process do it: less memory, and a kill or a pause of
+    the process is one of the whole worker.
+    """
+    return ProcessSpec(
+        name=name,
+        argv=(
+            *(sys.executable, "-m", "celery", "-A", "tasks.app", "worker", "--hostname", f"{name}@{HOST}"),
+            *("--pool", "threads", "--concurrency", str(concurrency), "--loglevel", "INFO"),
+            *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+        ),
+        environment={**SETTINGS, **environment},
+        ready=lambda: _answers_ping(environment["REDIS_URL"], f"{name}@{HOST}"),
+    )
+
+
+def beat_spec(*, environment: Mapping[str, str], schedule: Path) -> ProcessSpec:
+    """Describe Celery beat, which keeps its last runs in the file `schedule`."""
+    return ProcessSpec(
+        name="beat",
+        argv=(
+            *(sys.executable, "-m", "celery", "-A", "tasks.app", "beat", "--loglevel", "WARNING"),
+            *("--pidfile", "", "--schedule", str(schedule)),
+        ),
+        environment={**SETTINGS, **environment},
+    )
+
+
+def reporter_spec(*, environment: Mapping[str, str]) -> ProcessSpec:
+    """Describe the Spark job that turns load samples into load reports."""
+    return ProcessSpec(
+        name="spark",
+        argv=(sys.executable, "-m", "spark.load_report"),
+        environment={**SETTINGS, **environment},
+        stop_timeout_seconds=15,
+    )
+
+
+def _serves(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def _answers_ping(redis_url: str, hostname: str) -> bool:
+    # The same key prefix as in the product's settings; those are not loaded here, since this process serves
+    # nothing.
+    with Celery(broker=redis_url, set_as_current=False) as app:
+        app.conf.broker_transport_options = {"global_keyprefix": "scalable:celery:"}
+        return bool(app.control.ping(destination=[hostname], timeout=0.5, limit=1))

@@ -1,0 +1,119 @@
+"""Fixtures of all tests: real servers and processes, the test database, the environment of the settings."""
+
+import os
+import sys
+from collections.abc import Generator, Iterator
+from urllib.parse import quote, urlsplit
+
+import django
+import pytest
+from django.conf import settings
+from django.db import connection
+
+from launch.process import ManagedProcess
+from tests.processes import LiveNode, ProcessFactory, SessionServices
+
+SERVICES = pytest.StashKey[SessionServices]()
+FAILED = pytest.StashKey[bool]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Fix the environment, then load the settings; pytest-django, which comes last, finds Django set up."""
+    if settings.configured:
+        raise pytest.UsageError(
+            "unset DJANGO_SETTINGS_MODULE: the tests make the environment of the settings"
+        )
+    services = SessionServices()
+    environment = services.environment()
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        # Each worker of xdist inherits this environment, and must not take our servers for servers given by
+        # the user.
+        services.stop()
+        environment = {}
+    else:
+        config.stash[SERVICES] = services
+    os.environ.update(environment, DJANGO_SETTINGS_MODULE="scalable.settings")
+    django.setup()
+    # An xdist worker that found it in its environment would load the settings before this function runs there.
+    del os.environ["DJANGO_SETTINGS_MODULE"]
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if SERVICES in config.stash:
+        config.stash[SERVICES].stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each transactional test what migrations wrote: the flush after an earlier one took it away."""
+    for item in items:
+        names: list[str] = getattr(item, "fixturenames", [])
+        marker = item.get_closest_marker("django_db")
+        if "transactional_db" in names or (marker is not None and marker.kwargs.get("transaction")):
+            names.append("django_db_serialized_rollback")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
+    return report
+
+
+@pytest.fixture(scope="session")
+def session_services(pytestconfig: pytest.Config) -> SessionServices:
+    """PostgreSQL and Valkey of this pytest process, running."""
+    services = pytestconfig.stash[SERVICES]
+    services.start()
+    return services
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings_parallel_suffix: None, session_services: SessionServices
+) -> None:
+    """Have the servers up before pytest-django makes the test database."""
+
+
+@pytest.fixture
+def redis_url(session_services: SessionServices) -> str:
+    """Address of the Valkey of this pytest process, emptied of what earlier tests left."""
+    session_services.clear_redis()
+    return session_services.environment()["REDIS_URL"]
+
+
+@pytest.fixture
+def service_environment(
+    transactional_db: None, redis_url: str, session_services: SessionServices
+) -> dict[str, str]:
+    """Return what child processes need in their environment to see the *test* database."""
+    values = connection.settings_dict
+    user, password = quote(values["USER"]), quote(values["PASSWORD"])
+    host = f"{values['HOST']}:{values['PORT']}" if values["PORT"] else values["HOST"]
+    query = urlsplit(os.environ["DATABASE_URL"]).query
+    url = f"postgresql://{user}:{password}@{host}/{quote(values['NAME'])}" + (f"?{query}" if query else "")
+    return {**session_services.environment(), "DATABASE_URL": url}
+
+
+@pytest.fixture
+def processes(
+    request: pytest.FixtureRequest, session_services: SessionServices, service_environment: dict[str, str]
+) -> Iterator[ProcessFactory]:
+    """Start web nodes and workers by hand, as in `processes.node(SCALABLE_HINTS_ENABLED="false")`."""
+    factory = ProcessFactory(session_services, service_environment)
+    yield factory
+    factory.stop()
+    if request.node.stash.get(FAILED, False):
+        for process in factory.processes:
+            sys.stdout.write(f"\n{process.log.path.name}:\n{process.log.tail(60)}\n")
+
+
+@pytest.fixture
+def live_node(processes: ProcessFactory) -> LiveNode:
+    """Return a real web node (uvicorn) on a free port that serves the test database."""
+    return processes.node()
+
+
+@pytest.fixture
+def celery_worker_process(processes: ProcessFactory) -> ManagedProcess:
+    """Return a real Celery worker process on the test database; its `pid` leads a process group."""
+    return processes.worker()
