@@ -34,7 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SERVICES] = services
     os.environ.update(environment, DJANGO_SETTINGS_MODULE="scalable.settings")
     django.setup()
-    # An xdist worker that found it in its environment would load the settings before this function runs there.
+    # An xdist worker that finds it in its environment would load the settings before this function runs.
     del os.environ["DJANGO_SETTINGS_MODULE"]
 
 
