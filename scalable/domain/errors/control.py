@@ -161,12 +161,12 @@ class LayoutCorrupt(ScalableError):
 
 
 class PolicyUnreadable(ScalableError):
-    """The policy's {field} cannot be {value!r}: {problem}."""
+    """The policy's {field} cannot be {value}: {problem}."""
 
     code = "policy_unreadable"
     hint_template = "See the list of policy fields; a field that is left out is inherited."
     field: str
-    value: Any
+    value: str
     problem: str
 
 

@@ -107,6 +107,22 @@ class ProtocolUnsupported(ScalableError):
     supported: list[int]
 
 
+class HelloMissing(ScalableError):
+    """There was no hello frame, which must come first and within {limit_seconds} seconds."""
+
+    code = "hello_missing"
+    hint_template = "Send the hello frame as soon as the socket is open."
+    limit_seconds: float
+
+
+class SessionSuperseded(ScalableError):
+    """The consumer {consumer} has a newer session, which takes this one's place."""
+
+    code = "session_superseded"
+    hint_template = "Give each living consumer a name of its own."
+    consumer: str
+
+
 class PermitsExceeded(ScalableError):
     """More was sent than the {limit} permits that were granted."""
 

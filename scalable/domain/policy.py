@@ -1,0 +1,226 @@
+"""The auto-scale policy: its fields, how overrides are read and resolved, and what contradicts itself.
+contradictory.
+
+An override sets some fields; the rest fall through from topic to namespace to the defaults (PIP-483, Policy
+resolution). JSON names are the attribute names in camel case.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, cast
+
+from scalable.domain.errors import PolicyInvalid, PolicyUnreadable, UnknownField
+from scalable.domain.keyspace import KEYSPACE_SIZE
+
+PROFILES = ("pip-483",)
+MAX_INTEGER = 2**53
+MAX_SHOWN_CHARACTERS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoScalePolicy:
+    """A resolved policy; the defaults are those of PIP-483. Rates are per second, byte rates in bytes."""
+
+    profile: str = "pip-483"
+    enabled: bool = True
+    max_segments: int = 64
+    min_segments: int = 1
+    max_dag_depth: int = 10
+    split_cooldown_seconds: float = 60.0
+    merge_cooldown_seconds: float = 300.0
+    merge_window_seconds: float = 300.0
+    split_msg_rate_in_threshold: float = 10_000.0
+    split_bytes_rate_in_threshold: float = 50_000_000.0
+    split_msg_rate_out_threshold: float = 50_000.0
+    split_bytes_rate_out_threshold: float = 250_000_000.0
+    merge_msg_rate_in_threshold: float = 1_000.0
+    merge_bytes_rate_in_threshold: float = 5_000_000.0
+    merge_msg_rate_out_threshold: float = 5_000.0
+    merge_bytes_rate_out_threshold: float = 25_000_000.0
+    auto_scale_interval_seconds: float = 60.0
+    load_report_interval_seconds: float = 10.0
+    rate_window_seconds: float = 60.0
+
+    @property
+    def split_thresholds(self) -> dict[str, float]:
+        """Give the split thresholds by the load's metric names."""
+        return {metric: getattr(self, f"split_{name}_threshold") for metric, name in AXES.items()}
+
+    @property
+    def merge_thresholds(self) -> dict[str, float]:
+        """Give the merge thresholds by the load's metric names."""
+        return {metric: getattr(self, f"merge_{name}_threshold") for metric, name in AXES.items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """Give all fields by their JSON names; whole numbers without a fraction."""
+        return {name: _plain(getattr(self, attribute)) for name, attribute in ATTRIBUTES.items()}
+
+
+AXES = {
+    "msgRateIn": "msg_rate_in",
+    "bytesRateIn": "bytes_rate_in",
+    "msgRateOut": "msg_rate_out",
+    "bytesRateOut": "bytes_rate_out",
+}
+
+
+def _camel(attribute: str) -> str:
+    return re.sub(r"_(\w)", lambda match: match[1].upper(), attribute)
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+ATTRIBUTES: dict[str, str] = {_camel(field.name): field.name for field in fields(AutoScalePolicy)}
+DEFAULTS: dict[str, Any] = {_camel(field.name): field.default for field in fields(AutoScalePolicy)}
+
+
+class PolicySource(StrEnum):
+    """Where a field of the effective policy comes from."""
+
+    TOPIC = "topic"
+    NAMESPACE = "namespace"
+    DEFAULT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class EffectivePolicy:
+    """A resolved policy with the source of each field by its JSON name; it may be contradictory."""
+
+    policy: AutoScalePolicy
+    sources: Mapping[str, PolicySource]
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the policy's fields, their sources, and which rules it breaks (none, when it is valid)."""
+        sources = {name: source.value for name, source in self.sources.items()}
+        return {"policy": self.policy.to_json(), "sources": sources, "violations": violations(self.policy)}
+
+
+def parse_override(body: object) -> dict[str, Any]:
+    """Read an override: a JSON object of some policy fields; null means inherit and is left out.
+
+    Raises UnknownField, and PolicyUnreadable for what has the wrong type, is not finite, or names no profile.
+    """
+    if not isinstance(body, Mapping):
+        raise PolicyUnreadable(field="body", value=_shown(body), problem="it must be an object")
+    override: dict[str, Any] = {}
+    for name, value in body.items():
+        if name not in DEFAULTS:
+            raise UnknownField(field=str(name)[:MAX_SHOWN_CHARACTERS], known=list(DEFAULTS))
+        if value is not None:
+            override[name] = _readable(name, value)
+    return override
+
+
+def _readable(name: str, value: object) -> Any:
+    expected = type(DEFAULTS[name])
+    problem = _PROBLEMS[expected](value)
+    if problem:
+        raise PolicyUnreadable(field=name, value=_shown(value), problem=problem)
+    return _plain(value)
+
+
+def _boolean_problem(value: object) -> str | None:
+    return None if isinstance(value, bool) else "it must be true or false"
+
+
+def _integer_problem(value: object) -> str | None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole:
+        return "it must be a whole number"
+    return None if abs(cast("int", value)) <= MAX_INTEGER else "it is out of all proportion"
+
+
+def _number_problem(value: object) -> str | None:
+    if isinstance(value, float):
+        return None if math.isfinite(value) else "it must be finite"
+    return None if _integer_problem(value) is None else "it must be a number"
+
+
+def _profile_problem(value: object) -> str | None:
+    return None if value in PROFILES else f"known profiles are {', '.join(PROFILES)}"
+
+
+_PROBLEMS = {bool: _boolean_problem, int: _integer_problem, float: _number_problem, str: _profile_problem}
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:MAX_SHOWN_CHARACTERS]
+
+
+def resolve(
+    topic: Mapping[str, Any] | None = None, namespace: Mapping[str, Any] | None = None
+) -> EffectivePolicy:
+    """Combine two parsed overrides with the defaults, field by field, the topic's first.
+
+    Nothing is raised for a contradictory result: see `validate` for writing and `violations` for acting.
+    """
+    levels = ((PolicySource.TOPIC, topic or {}), (PolicySource.NAMESPACE, namespace or {}))
+    values: dict[str, Any] = {}
+    sources: dict[str, PolicySource] = {}
+    for name, default in DEFAULTS.items():
+        source, level = next(
+            ((source, level) for source, level in levels if name in level), (PolicySource.DEFAULT, DEFAULTS)
+        )
+        values[ATTRIBUTES[name]] = type(default)(level[name])
+        sources[name] = source
+    return EffectivePolicy(AutoScalePolicy(**values), sources)
+
+
+def validate(policy: AutoScalePolicy) -> None:
+    """Raise PolicyInvalid when the resolved policy contradicts itself."""
+    broken = violations(policy)
+    if broken:
+        raise PolicyInvalid(problem="; ".join(broken), violations=broken)
+
+
+def violations(policy: AutoScalePolicy) -> list[str]:
+    """Name every rule that the policy breaks, with the values at odds."""
+    return [*_count_violations(policy), *_time_violations(policy), *_threshold_violations(policy)]
+
+
+def _count_violations(policy: AutoScalePolicy) -> Iterator[str]:
+    if policy.min_segments < 1:
+        yield f"minSegments ({policy.min_segments}) is below 1"
+    if policy.max_segments < policy.min_segments:
+        yield f"maxSegments ({policy.max_segments}) is below minSegments ({policy.min_segments})"
+    if policy.max_segments > KEYSPACE_SIZE:
+        yield f"maxSegments ({policy.max_segments}) is above {KEYSPACE_SIZE}"
+    if policy.max_dag_depth < 0:
+        yield f"maxDagDepth ({policy.max_dag_depth}) is negative"
+
+
+def _time_violations(policy: AutoScalePolicy) -> Iterator[str]:
+    for name in ("splitCooldownSeconds", "mergeCooldownSeconds", "mergeWindowSeconds"):
+        seconds = getattr(policy, ATTRIBUTES[name])
+        if seconds < 0:
+            yield f"{name} ({_plain(seconds)}) is negative"
+    for name in ("autoScaleIntervalSeconds", "loadReportIntervalSeconds"):
+        seconds = getattr(policy, ATTRIBUTES[name])
+        if seconds <= 0:
+            yield f"{name} ({_plain(seconds)}) is not above 0"
+    window, interval = policy.rate_window_seconds, policy.load_report_interval_seconds
+    if window < interval:
+        yield (
+            f"rateWindowSeconds ({_plain(window)}) is below loadReportIntervalSeconds ({_plain(interval)})"
+        )
+
+
+def _threshold_violations(policy: AutoScalePolicy) -> Iterator[str]:
+    merge_thresholds = policy.merge_thresholds
+    for metric, split in policy.split_thresholds.items():
+        axis, merge = metric[0].upper() + metric[1:], merge_thresholds[metric]
+        if split <= 0:
+            yield f"split{axis}Threshold ({_plain(split)}) is not above 0"
+        if merge < 0:
+            yield f"merge{axis}Threshold ({_plain(merge)}) is negative"
+        if split <= merge:
+            yield (
+                f"split{axis}Threshold ({_plain(split)}) is not above merge{axis}Threshold ({_plain(merge)})"
+            )
