@@ -1,0 +1,162 @@
+"""Topics: create, read, list, delete, and their auto-scale policies."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from django.db import transaction
+
+from scalable import announce
+from scalable.domain.errors import SegmentClaimed
+from scalable.domain.layout import Layout, Segment
+from scalable.domain.names import TopicName
+from scalable.domain.policy import EffectivePolicy, parse_override, resolve, validate
+from scalable.segments.port import SegmentKey
+from scalable.segments.registry import segment_port
+from scalable.store import operations
+from scalable.store import topics as store
+from scalable.store.clock import database_now, milliseconds
+from scalable.store.topics import TopicView
+
+__all__ = [
+    "TopicView",
+    "create_topic",
+    "delete_topic",
+    "effective_policy",
+    "get_auto_scale_policy",
+    "get_topic",
+    "heal_topic",
+    "list_topics",
+    "remove_auto_scale_policy",
+    "set_auto_scale_policy",
+]
+
+
+def create_topic(
+    *,
+    name: TopicName,
+    initial_segments: int = 1,
+    properties: Mapping[str, str] | None = None,
+    actor: str,
+) -> TopicView:
+    """Create a topic whose first segments divide the hash space evenly.
+
+    Raises NamespaceNotFound, TopicExists, InvalidInitialSegments. With a port outside the metadata database
+    the topic exists from the moment its row does: if making its stores fails, `heal_topic` makes the rest.
+    """
+    port = segment_port()
+    with transaction.atomic():
+        now = database_now()
+        layout = Layout.initial(initial_segments, milliseconds(now))
+        topic = store.insert(name=name, layout=layout, properties=properties or {}, created_at=now)
+        if port.transactional:
+            _create_stores(topic, layout.active)
+        announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
+    if not port.transactional:
+        _create_stores(topic, layout.active)
+    return topic
+
+
+def heal_topic(*, incarnation: int, existing: Collection[SegmentKey] | None = None) -> tuple[int, ...]:
+    """Make the missing stores of a topic's active segments and give their ids; raises TopicNotFound.
+
+    `existing` spares asking the port. A sealed segment's store is never made again: its messages are gone.
+    """
+    present = segment_port().keys(incarnation=incarnation) if existing is None else existing
+    with transaction.atomic():
+        topic = store.lock_incarnation(incarnation)
+        missing = [
+            segment
+            for segment in topic.layout.active
+            if SegmentKey(incarnation, segment.segment_id) not in present
+        ]
+        _create_stores(topic, missing)
+    return tuple(segment.segment_id for segment in missing)
+
+
+def _create_stores(topic: TopicView, segments: Collection[Segment]) -> None:
+    port = segment_port()
+    subscriptions = store.subscription_names(topic.incarnation)
+    for segment in segments:
+        port.create(
+            SegmentKey(topic.incarnation, segment.segment_id),
+            hash_range=segment.hash_range,
+            subscriptions=subscriptions,
+            fence=None,
+        )
+
+
+def get_topic(*, name: TopicName) -> TopicView:
+    """Read a topic with its layout; raises TopicNotFound."""
+    return store.read(name)
+
+
+def list_topics(
+    *,
+    tenant: str,
+    namespace: str,
+    filters: Mapping[str, str] | None = None,
+    limit: int,
+    offset: int = 0,
+) -> tuple[list[TopicName], int]:
+    """Give a page of a namespace's topics by name, and how many there are with exactly these properties.
+
+    Raises NamespaceNotFound.
+    """
+    return store.page(tenant=tenant, namespace=namespace, filters=filters or {}, limit=limit, offset=offset)
+
+
+def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:
+    """Delete a topic with its messages; raises TopicNotFound, and SegmentClaimed unless forced.
+
+    The metadata goes first. A store that a crash leaves behind, or that a driver of a forcibly deleted
+    operation still makes, is an orphan for the sweep.
+    """
+    with transaction.atomic():
+        topic = store.lock(name)
+        running = operations.unfinished([topic.incarnation])
+        if running and not force:
+            raise SegmentClaimed(
+                segment_id=running[0].plan.parent_ids[0], operation_id=running[0].operation_id
+            )
+        store.delete(topic.incarnation)
+        announce.publish(announce.TopicDeleted(topic.incarnation, str(name)))
+        announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
+    port = segment_port()
+    for key in port.keys(incarnation=topic.incarnation):
+        port.delete(key)
+
+
+def set_auto_scale_policy(*, name: TopicName, override: object, actor: str) -> None:
+    """Replace a topic's policy override, a JSON object of policy fields; all else stays as it is.
+
+    Raises TopicNotFound, UnknownField, PolicyUnreadable, and PolicyInvalid for what contradicts itself once
+    resolved.
+    """
+    parsed = parse_override(override)
+    with transaction.atomic():
+        topic = store.lock(name)
+        validate(resolve(topic=parsed, namespace=topic.namespace_policy).policy)
+        _write_policy(topic, parsed)
+
+
+def remove_auto_scale_policy(*, name: TopicName, actor: str) -> None:
+    """Drop a topic's policy override, so that it inherits every field; raises TopicNotFound."""
+    with transaction.atomic():
+        _write_policy(store.lock(name), None)
+
+
+def _write_policy(topic: TopicView, override: dict[str, Any] | None) -> None:
+    store.write_auto_scale_policy(topic.incarnation, override)
+    revision = store.raise_revision(topic.incarnation)
+    announce.publish(announce.TopicChanged(topic.incarnation, str(topic.name), revision))
+
+
+def get_auto_scale_policy(*, name: TopicName) -> dict[str, Any] | None:
+    """Give a topic's own policy override, or None; raises TopicNotFound."""
+    return store.read(name).auto_scale_policy
+
+
+def effective_policy(*, name: TopicName) -> EffectivePolicy:
+    """Resolve a topic's policy over its namespace's and the defaults, with sources; raises TopicNotFound."""
+    topic = store.read(name)
+    return resolve(topic=topic.auto_scale_policy, namespace=topic.namespace_policy)

@@ -1,0 +1,295 @@
+"""Rows of operations: their plans, their claims on segments, and the lease of whoever drives them.
+
+The fence of a driver is the lease's token, in the WHERE of every row that it writes. Expiry, read from the
+database's clock, only permits a takeover.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.db.models.functions import Greatest
+
+from scalable.domain.errors import LeaseLost, OperationNotFound
+from scalable.domain.layout import ReshapePlan
+from scalable.domain.names import TopicName
+from scalable.domain.operations import OperationKind, Outcome, Phase
+from scalable.models import Operation as OperationRow
+from scalable.models import OperationClaim
+from scalable.store.clock import (
+    ClockTimestamp,
+    database_now,
+    milliseconds,
+    optional_milliseconds,
+    seconds_from_now,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView:
+    """A split or merge: what it will do, how far it got, who asked for it and why.
+
+    `timings` are the milliseconds that each phase took; PLANNED is the time until somebody began to drive it.
+    """
+
+    operation_id: str
+    kind: OperationKind
+    topic: TopicName
+    incarnation: int
+    plan: ReshapePlan
+    phase: Phase
+    outcome: Outcome | None
+    results: Mapping[str, Any]
+    error: Mapping[str, Any] | None
+    actor: str
+    reason: str
+    epoch: int | None
+    attempts: int
+    timings: Mapping[str, float]
+    created_at_ms: int
+    finished_at_ms: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the operation as REST and frames show it."""
+        return {
+            "operationId": self.operation_id,
+            "kind": self.kind.value,
+            "topic": str(self.topic),
+            "plan": self.plan.to_json(),
+            "phase": self.phase.value,
+            "outcome": None if self.outcome is None else self.outcome.value,
+            "error": None if self.error is None else dict(self.error),
+            "actor": self.actor,
+            "reason": self.reason,
+            "epoch": self.epoch,
+            "attempts": self.attempts,
+            "timings": dict(self.timings),
+            "createdAtMs": self.created_at_ms,
+            "finishedAtMs": self.finished_at_ms,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class OperationLease:
+    """The right to drive an operation, as long as nobody has taken a higher token."""
+
+    operation_id: str
+    token: int
+
+    @property
+    def lost(self) -> LeaseLost:
+        """Give the error of a driver that was superseded."""
+        return LeaseLost(resource=f"operation {self.operation_id}", token=self.token)
+
+
+# Reading.
+
+
+def read(operation_id: str) -> OperationView:
+    """Read an operation; raises OperationNotFound."""
+    return _one(_rows().filter(pk=_key(operation_id)), operation_id)
+
+
+def lock(operation_id: str, *, incarnation: int) -> OperationView:
+    """Lock an operation of a topic whose lock the caller holds; raises OperationNotFound."""
+    rows = _rows().filter(pk=_key(operation_id), topic_id=incarnation)
+    return _one(rows.select_for_update(no_key=True, of=("self",)), operation_id)
+
+
+def of_topic(name: TopicName, operation_id: str) -> OperationView:
+    """Read an operation of a topic; raises OperationNotFound."""
+    return _one(_of_topic(name).filter(pk=_key(operation_id)), operation_id)
+
+
+def newest(name: TopicName, *, limit: int, unfinished_only: bool) -> list[OperationView]:
+    """List a topic's operations, newest first."""
+    rows = _of_topic(name)
+    if unfinished_only:
+        rows = rows.filter(outcome=None)
+    return [_view(row) for row in rows.order_by("-created_at", "-pk")[:limit]]
+
+
+def unfinished(incarnations: Collection[int]) -> list[OperationView]:
+    """List the unfinished operations of these topics."""
+    return [
+        _view(row) for row in _rows().filter(topic_id__in=incarnations, outcome=None).order_by("created_at")
+    ]
+
+
+def claiming(incarnation: int, segment_ids: Collection[int]) -> dict[int, OperationView]:
+    """Give the unfinished operation of each of these segments that has one."""
+    claims = OperationClaim.objects.filter(topic_id=incarnation, segment_id__in=segment_ids)
+    keys = dict(claims.values_list("segment_id", "operation_id"))
+    operations = {row.pk: _view(row) for row in _rows().filter(pk__in=set(keys.values()))}
+    return {segment_id: operations[key] for segment_id, key in sorted(keys.items())}
+
+
+def waiting_for_a_runner(*, idle_seconds: float, limit: int) -> list[str]:
+    """List unfinished operations whose lease ran out, or that nobody leased for a while, oldest first."""
+    leasable = Q(lease_expires_at__lte=ClockTimestamp()) | Q(
+        lease_expires_at=None, created_at__lte=seconds_from_now(-idle_seconds)
+    )
+    rows = OperationRow.objects.filter(leasable, outcome=None).order_by("created_at")
+    return [str(key) for key in rows.values_list("pk", flat=True)[:limit]]
+
+
+# Writing.
+
+
+def insert(
+    *, incarnation: int, topic: TopicName, plan: ReshapePlan, actor: str, reason: str
+) -> OperationView:
+    """Write down a plan and claim its parents; the caller holds the topic's lock."""
+    row = OperationRow.objects.create(
+        id=uuid4(),
+        topic_id=incarnation,
+        kind=plan.kind.value,
+        plan=plan.to_json(),
+        phase=Phase.PLANNED.value,
+        actor=actor,
+        reason=reason,
+        created_at=database_now(),
+    )
+    OperationClaim.objects.bulk_create(
+        OperationClaim(operation=row, topic_id=incarnation, segment_id=segment_id)
+        for segment_id in plan.parent_ids
+    )
+    return _view(row, topic)
+
+
+def take_lease(operation_id: str, *, runner: str, seconds: float) -> OperationLease | None:
+    """Take the lease with a higher token; None when the operation is finished, held, or not due."""
+    due = Q(lease_expires_at=None) | Q(lease_expires_at__lte=ClockTimestamp())
+    rows = OperationRow.objects.filter(due, pk=_key(operation_id), outcome=None)
+    with transaction.atomic():
+        # A locked row is being written by its present driver.
+        row = rows.select_for_update(no_key=True, skip_locked=True).first()
+        if row is None:
+            return None
+        token = row.lease_token + 1
+        OperationRow.objects.filter(pk=row.pk).update(
+            timings=row.timings or {Phase.PLANNED.value: _elapsed_ms(row)},
+            lease_holder=runner,
+            lease_token=token,
+            lease_expires_at=seconds_from_now(seconds),
+            attempts=row.attempts + 1,
+        )
+        return OperationLease(operation_id, token)
+
+
+def renew(lease: OperationLease, *, seconds: float) -> None:
+    """Put off the expiry of a lease that is still ours; raises LeaseLost."""
+    _write(lease, lease_expires_at=seconds_from_now(seconds))
+
+
+def advance(
+    lease: OperationLease,
+    *,
+    phase: Phase,
+    results: Mapping[str, Any],
+    timings: Mapping[str, float],
+    seconds: float,
+    epoch: int | None,
+) -> None:
+    """Record a phase as done with what it found out, and renew the lease; raises LeaseLost."""
+    _write(
+        lease,
+        phase=phase.value,
+        results=dict(results),
+        timings=dict(timings),
+        epoch=epoch,
+        error=None,
+        lease_expires_at=seconds_from_now(seconds),
+    )
+
+
+def finish(lease: OperationLease, outcome: Outcome, *, error: Mapping[str, Any] | None = None) -> None:
+    """Record how a driven operation ended and give up its claims; raises LeaseLost."""
+    _write(lease, **_ending(outcome, error))
+    OperationClaim.objects.filter(operation_id=lease.operation_id).delete()
+
+
+def abort(operation_id: str) -> None:
+    """End a locked operation as aborted, give up its claims, and fence off whoever drives it."""
+    row = OperationRow.objects.filter(pk=operation_id)
+    token = row.values_list("lease_token", flat=True).get()
+    row.update(lease_token=token + 1, **_ending(Outcome.ABORTED, None))
+    OperationClaim.objects.filter(operation_id=operation_id).delete()
+
+
+def postpone(lease: OperationLease, *, error: Mapping[str, Any], seconds: float) -> None:
+    """Give the lease back with the error that stopped us, not to be taken for a while; raises LeaseLost."""
+    _write(lease, error=dict(error), lease_holder=None, lease_expires_at=seconds_from_now(seconds))
+
+
+def _ending(outcome: Outcome, error: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "outcome": outcome.value,
+        "error": None if error is None else dict(error),
+        "finished_at": Greatest(ClockTimestamp(), "created_at"),
+        "lease_holder": None,
+        "lease_expires_at": None,
+    }
+
+
+def _write(lease: OperationLease, **columns: Any) -> None:
+    held = OperationRow.objects.filter(pk=lease.operation_id, lease_token=lease.token, outcome=None)
+    if not held.update(**columns):
+        raise lease.lost
+
+
+# Rows and values.
+
+
+def _key(operation_id: str) -> UUID:
+    try:
+        return UUID(operation_id)
+    except ValueError as error:
+        raise OperationNotFound(operation_id=operation_id) from error
+
+
+def _rows() -> QuerySet[OperationRow]:
+    return OperationRow.objects.select_related("topic__namespace")
+
+
+def _of_topic(name: TopicName) -> QuerySet[OperationRow]:
+    return _rows().filter(
+        topic__namespace__tenant=name.tenant, topic__namespace__name=name.namespace, topic__name=name.name
+    )
+
+
+def _one(rows: QuerySet[OperationRow], operation_id: str) -> OperationView:
+    row = rows.first()
+    if row is None:
+        raise OperationNotFound(operation_id=operation_id)
+    return _view(row)
+
+
+def _elapsed_ms(row: OperationRow) -> float:
+    return round((database_now() - row.created_at).total_seconds() * 1000, 3)
+
+
+def _view(row: OperationRow, topic: TopicName | None = None) -> OperationView:
+    if topic is None:
+        topic = TopicName(row.topic.namespace.tenant, row.topic.namespace.name, row.topic.name)
+    return OperationView(
+        operation_id=str(row.pk),
+        kind=OperationKind(row.kind),
+        topic=topic,
+        incarnation=row.topic_id,
+        plan=ReshapePlan.from_json(row.plan),
+        phase=Phase(row.phase),
+        outcome=None if row.outcome is None else Outcome(row.outcome),
+        results=row.results,
+        error=row.error,
+        actor=row.actor,
+        reason=row.reason,
+        epoch=row.epoch,
+        attempts=row.attempts,
+        timings=row.timings,
+        created_at_ms=milliseconds(row.created_at),
+        finished_at_ms=optional_milliseconds(row.finished_at),
+    )

@@ -1,0 +1,266 @@
+"""Rows of topics and of their segments, read and written as layouts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, connection, transaction
+from django.db.models import F, QuerySet
+
+from scalable.domain.errors import NamespaceNotFound, TopicExists, TopicNotFound
+from scalable.domain.keyspace import HashRange
+from scalable.domain.layout import Layout, Segment, SegmentState
+from scalable.domain.names import TopicName
+from scalable.domain.operations import OperationKind
+from scalable.domain.segment import NOT_SEALED_MS
+from scalable.models import Namespace, Subscription
+from scalable.models import Segment as SegmentRow
+from scalable.models import Topic as TopicRow
+from scalable.store.clock import milliseconds, moment, optional_milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class TopicView:
+    """A topic as of one moment; `incarnation` is its row's primary key and is never used again."""
+
+    name: TopicName
+    incarnation: int
+    revision: int
+    layout: Layout
+    properties: Mapping[str, str]
+    auto_scale_policy: dict[str, Any] | None
+    namespace_policy: dict[str, Any] | None
+    created_at_ms: int
+    last_split_at_ms: int | None
+    last_merge_at_ms: int | None
+
+    @property
+    def epoch(self) -> int:
+        """Give the version of the layout."""
+        return self.layout.epoch
+
+
+# Reading.
+
+
+def read(name: TopicName) -> TopicView:
+    """Read a topic; layout, epoch and revision are of one moment. Raises TopicNotFound."""
+    rows = list(_with_versions(SegmentRow.objects.filter(**_named(name, "topic__"))))
+    topic = TopicRow.objects.select_related("namespace").filter(pk=rows[0].topic_id).first() if rows else None
+    if topic is None:
+        raise TopicNotFound(topic=str(name))
+    # The segments came with the versions that they belong to; the row was read a moment later.
+    topic.epoch, topic.revision = rows[0].topic_epoch, rows[0].topic_revision
+    topic.next_segment_id = rows[0].topic_next_segment_id
+    return _view(topic, rows)
+
+
+def find_name(incarnation: int) -> TopicName | None:
+    """Name a topic by its incarnation, or give None once it is deleted."""
+    topic = TopicRow.objects.select_related("namespace").filter(pk=incarnation).first()
+    return None if topic is None else _name(topic)
+
+
+def lock(name: TopicName) -> TopicView:
+    """Lock a topic's row until the transaction ends and read it; raises TopicNotFound."""
+    return _lock(TopicRow.objects.filter(**_named(name)), str(name))
+
+
+def lock_incarnation(incarnation: int) -> TopicView:
+    """Lock a topic's row by its incarnation and read it; raises TopicNotFound."""
+    return _lock(TopicRow.objects.filter(pk=incarnation), f"#{incarnation}")
+
+
+def page(
+    *, tenant: str, namespace: str, filters: Mapping[str, str], limit: int, offset: int
+) -> tuple[list[TopicName], int]:
+    """Give one page of a namespace's topics by name, with the number of all that have these properties.
+
+    Raises NamespaceNotFound.
+    """
+    topics = TopicRow.objects.filter(namespace_id=_namespace_id(tenant, namespace))
+    if filters:
+        topics = topics.filter(properties__contains=dict(filters))
+    names = topics.order_by("name").values_list("name", flat=True)[offset : offset + limit]
+    return [TopicName(tenant, namespace, name) for name in names], topics.count()
+
+
+def subscription_names(incarnation: int) -> list[str]:
+    """List a topic's subscriptions by name; under the topic's lock, none is made or deleted meanwhile."""
+    rows = Subscription.objects.filter(topic_id=incarnation).order_by("name")
+    return list(rows.values_list("name", flat=True))
+
+
+# Writing; the caller holds the topic's lock, except for `insert`.
+
+
+def insert(
+    *, name: TopicName, layout: Layout, properties: Mapping[str, str], created_at: datetime
+) -> TopicView:
+    """Add a topic with its first segments; raises NamespaceNotFound, TopicExists."""
+    row = TopicRow(
+        namespace_id=_namespace_id(name.tenant, name.namespace),
+        name=name.name,
+        epoch=layout.epoch,
+        next_segment_id=layout.next_segment_id,
+        properties=dict(properties),
+        created_at=created_at,
+    )
+    if TopicRow.objects.filter(**_named(name)).exists():
+        raise TopicExists(topic=str(name))
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+    except IntegrityError as error:
+        # Somebody else was faster since the look a moment ago.
+        raise TopicExists(topic=str(name)) from error
+    _insert_segments(row.pk, layout.segments.values())
+    return lock_incarnation(row.pk)
+
+
+def reserve(topic: TopicView, layout: Layout) -> None:
+    """Record which segment ids are burnt."""
+    TopicRow.objects.filter(pk=topic.incarnation).update(next_segment_id=layout.next_segment_id)
+
+
+def write_layout(topic: TopicView, layout: Layout) -> None:
+    """Replace the topic's layout by a later one, row by changed row."""
+    before = topic.layout.segments
+    changed = [segment for key, segment in layout.segments.items() if before.get(key) not in (None, segment)]
+    # Sealed first: the exclusion constraint is checked at once.
+    for segment in sorted(changed, key=lambda segment: segment.is_active):
+        _segment_rows(topic.incarnation, segment.segment_id).update(**_columns(segment))
+    _insert_segments(
+        topic.incarnation, (layout.segments[key] for key in layout.segments.keys() - before.keys())
+    )
+    gone = list(before.keys() - layout.segments.keys())
+    if gone:
+        SegmentRow.objects.filter(topic_id=topic.incarnation, segment_id__in=gone).delete()
+    TopicRow.objects.filter(pk=topic.incarnation).update(
+        epoch=layout.epoch, next_segment_id=layout.next_segment_id
+    )
+
+
+def record_reshape_time(incarnation: int, kind: OperationKind, started_at_ms: int) -> None:
+    """Remember when the last successful split or merge was started; cooldowns are measured from it."""
+    column = "last_split_at" if kind is OperationKind.SPLIT else "last_merge_at"
+    TopicRow.objects.filter(pk=incarnation).update(**{column: moment(started_at_ms)})
+
+
+def raise_revision(incarnation: int) -> int:
+    """Raise the revision and give the new one; this locks the row. Raises TopicNotFound."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scalable_topic SET revision = revision + 1 WHERE id = %s RETURNING revision",
+            [incarnation],
+        )
+        row: tuple[int] | None = cursor.fetchone()
+    if row is None:
+        raise TopicNotFound(topic=f"#{incarnation}")
+    return row[0]
+
+
+def write_auto_scale_policy(incarnation: int, override: dict[str, Any] | None) -> None:
+    """Replace the topic's policy override; its next evaluation is scheduled anew, by the new interval."""
+    TopicRow.objects.filter(pk=incarnation).update(auto_scale_policy=override, next_evaluation_at=None)
+
+
+def delete(incarnation: int) -> None:
+    """Delete a topic with everything in the metadata that belongs to it."""
+    TopicRow.objects.filter(pk=incarnation).delete()
+
+
+# Rows and values.
+
+
+def _named(name: TopicName, prefix: str = "") -> dict[str, Any]:
+    return {
+        f"{prefix}namespace__tenant": name.tenant,
+        f"{prefix}namespace__name": name.namespace,
+        f"{prefix}name": name.name,
+    }
+
+
+def _namespace_id(tenant: str, namespace: str) -> int:
+    key = Namespace.objects.filter(tenant=tenant, name=namespace).values_list("pk", flat=True).first()
+    if key is None:
+        raise NamespaceNotFound(namespace=f"{tenant}/{namespace}")
+    return key
+
+
+def _with_versions(rows: QuerySet[SegmentRow]) -> Any:
+    return rows.annotate(
+        topic_epoch=F("topic__epoch"),
+        topic_revision=F("topic__revision"),
+        topic_next_segment_id=F("topic__next_segment_id"),
+    )
+
+
+def _lock(rows: QuerySet[TopicRow], title: str) -> TopicView:
+    topic = rows.select_related("namespace").select_for_update(no_key=True, of=("self",)).first()
+    if topic is None:
+        raise TopicNotFound(topic=title)
+    # A statement of its own: one that waited for the lock would still see the segments of before.
+    return _view(topic, SegmentRow.objects.filter(topic_id=topic.pk))
+
+
+def _name(topic: TopicRow) -> TopicName:
+    return TopicName(topic.namespace.tenant, topic.namespace.name, topic.name)
+
+
+def _view(topic: TopicRow, segments: Iterable[SegmentRow]) -> TopicView:
+    by_id = {row.segment_id: segment_value(row) for row in segments}
+    return TopicView(
+        name=_name(topic),
+        incarnation=topic.pk,
+        revision=topic.revision,
+        layout=Layout(topic.epoch, topic.next_segment_id, by_id),
+        properties=topic.properties,
+        auto_scale_policy=topic.auto_scale_policy,
+        namespace_policy=topic.namespace.auto_scale_policy,
+        created_at_ms=milliseconds(topic.created_at),
+        last_split_at_ms=optional_milliseconds(topic.last_split_at),
+        last_merge_at_ms=optional_milliseconds(topic.last_merge_at),
+    )
+
+
+def segment_value(row: SegmentRow) -> Segment:
+    """Turn a segment's row into the domain's value."""
+    return Segment(
+        segment_id=row.segment_id,
+        hash_range=HashRange(row.hash_start, row.hash_end),
+        state=SegmentState(row.state),
+        parent_ids=tuple(row.parent_ids),
+        child_ids=tuple(row.child_ids),
+        created_epoch=row.created_epoch,
+        sealed_epoch=row.sealed_epoch,
+        created_at_ms=milliseconds(row.created_at),
+        sealed_at_ms=NOT_SEALED_MS if row.sealed_at is None else milliseconds(row.sealed_at),
+    )
+
+
+def _columns(segment: Segment) -> dict[str, Any]:
+    return {
+        "hash_start": segment.hash_range.start,
+        "hash_end": segment.hash_range.end,
+        "state": segment.state.value,
+        "parent_ids": list(segment.parent_ids),
+        "child_ids": list(segment.child_ids),
+        "created_epoch": segment.created_epoch,
+        "sealed_epoch": segment.sealed_epoch,
+        "created_at": moment(segment.created_at_ms),
+        "sealed_at": None if segment.is_active else moment(segment.sealed_at_ms),
+    }
+
+
+def _segment_rows(incarnation: int, segment_id: int) -> QuerySet[SegmentRow]:
+    return SegmentRow.objects.filter(topic_id=incarnation, segment_id=segment_id)
+
+
+def _insert_segments(incarnation: int, segments: Iterable[Segment]) -> None:
+    rows: Sequence[SegmentRow] = [
+        SegmentRow(topic_id=incarnation, segment_id=segment.segment_id, **_columns(segment))
+        for segment in segments
+    ]
+    SegmentRow.objects.bulk_create(rows, batch_size=1_000)
