@@ -9,10 +9,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from scalable import announce
-from scalable.domain.autoscale import resolve
 from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
 from scalable.domain.load import LoadRecord, SegmentRates, is_material
 from scalable.domain.names import TopicName
+from scalable.domain.policy import resolve
 from scalable.store import loads as store
 from scalable.store.loads import SegmentRef, Tile, TopicPolicies
 from scalable.wire.loads import MAX_TIME_MS, ReportedLoad, ReportedTile, parse_loads, parse_tiles
