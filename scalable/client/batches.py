@@ -1,0 +1,187 @@
+"""What a producer holds before it is durable: entries, lanes of entries, and batches cut from them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalable.wire.batch import NO_SEQUENCE, Record
+
+ENTRY_OVERHEAD_BYTES = 200
+"""What an entry takes in memory beside its key, value and properties."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MessageId:
+    """Where a message lies: segment, offset within it, index within its batch.
+
+    The offset is -1 when an earlier attempt had stored the message and its place is not known.
+    """
+
+    segment_id: int
+    offset: int
+    index: int
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One message on its way: `hash16` routes it; the sequence is given when a batch is first cut.
+
+    `handle` is whatever waits for the outcome.
+    """
+
+    key: str | None
+    value: bytes
+    hash16: int
+    handle: Any = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    event_time_ms: int = 0
+    added_at: float = 0.0
+    sequence: int = NO_SEQUENCE
+
+    @property
+    def keyless(self) -> bool:
+        """Tell whether the message has no key."""
+        return self.key is None
+
+    @property
+    def size(self) -> int:
+        """Give the bytes that the entry takes in memory."""
+        properties = sum(len(name) + len(value) for name, value in self.properties.items())
+        return ENTRY_OVERHEAD_BYTES + len(self.value) + len(self.key or "") + properties
+
+    def record(self) -> Record:
+        """Give what goes into the batch."""
+        return Record(self.key, self.value, self.sequence, self.event_time_ms, self.properties)
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Entries that are sent together to one segment; `restart` mends a stream that broke at the server."""
+
+    segment_id: int
+    entries: list[Entry]
+    request_id: int = 0
+    restart: bool = False
+
+    @property
+    def first_sequence(self) -> int:
+        """Give the lowest sequence."""
+        return self.entries[0].sequence
+
+    @property
+    def keyless_hash(self) -> int | None:
+        """Give the hash that routes a keyless batch; None for a keyed one."""
+        return self.entries[0].hash16 if self.entries[0].keyless else None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """When a batch is full, and how long a message waits for company."""
+
+    max_records: int = 1_000
+    max_bytes: int = 256 * 1024
+    linger_seconds: float = 0.005
+
+
+class Lane:
+    """Entries without sequence in the order of their keys' messages; batches are cut from the front."""
+
+    def __init__(self) -> None:
+        self._entries: deque[Entry] = deque()
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def oldest_at(self) -> float:
+        """Give when the first entry was added."""
+        return self._entries[0].added_at
+
+    def push(self, entry: Entry) -> None:
+        """Add behind all others."""
+        self._entries.append(entry)
+        self._bytes += entry.size
+
+    def push_before(self, entries: Sequence[Entry]) -> None:
+        """Add in front of all others, keeping the order of the new ones."""
+        self._entries.extendleft(reversed(entries))
+        self._bytes += sum(entry.size for entry in entries)
+
+    def is_full(self, limits: BatchLimits) -> bool:
+        """Tell whether a whole batch can be cut."""
+        return len(self._entries) >= limits.max_records or self._bytes >= limits.max_bytes
+
+    def take(self, limits: BatchLimits) -> list[Entry]:
+        """Remove and give the entries of the next batch, at least one."""
+        taken: list[Entry] = []
+        room = limits.max_bytes
+        while self._entries and len(taken) < limits.max_records:
+            size = self._entries[0].size
+            if taken and size > room:
+                break
+            taken.append(self._entries.popleft())
+            self._bytes -= size
+            room -= size
+        return taken
+
+    def take_all(self) -> list[Entry]:
+        """Remove and give everything."""
+        taken = list(self._entries)
+        self._entries.clear()
+        self._bytes = 0
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a segment has of a producer for a hash range: everything up to `last_sequence`."""
+
+    start: int
+    end: int
+    last_sequence: int
+
+    def covers(self, low: int, high: int) -> bool:
+        """Tell whether the mark speaks of any hash from `low` to `high`."""
+        return self.start <= high and low <= self.end
+
+
+def is_duplicate(entry: Entry, marks: Iterable[Mark]) -> bool:
+    """Tell whether the marks say that an entry is stored."""
+    hash16 = entry.hash16
+    return any(entry.sequence <= mark.last_sequence for mark in marks if mark.covers(hash16, hash16))
+
+
+def cut(
+    entries: Iterable[Entry], segment_id: int, limits: BatchLimits, marks: Sequence[Mark] = ()
+) -> Iterator[Batch]:
+    """Cut entries of ascending sequence into batches that the server accepts.
+
+    Keyed and keyless entries, and keyless ones of different hashes, never share a batch. The span of hashes
+    of a batch overlaps no mark at or above its first sequence, else the server would have to refuse it.
+    """
+    batch: list[Entry] = []
+    size = 0
+    for entry in entries:
+        full = len(batch) >= limits.max_records or size + entry.size > limits.max_bytes
+        if batch and (full or not _fits(batch, entry, marks)):
+            yield Batch(segment_id, batch)
+            batch, size = [], 0
+        batch.append(entry)
+        size += entry.size
+    if batch:
+        yield Batch(segment_id, batch)
+
+
+def _fits(batch: Sequence[Entry], entry: Entry, marks: Sequence[Mark]) -> bool:
+    first = batch[0]
+    if first.keyless or entry.keyless:
+        return first.keyless and entry.keyless and first.hash16 == entry.hash16
+    if not marks:
+        return True
+    hashes = [entry.hash16, *(other.hash16 for other in batch)]
+    low, high = min(hashes), max(hashes)
+    return not any(mark.covers(low, high) and mark.last_sequence >= first.sequence for mark in marks)

@@ -1,0 +1,346 @@
+"""The producer: keyed and keyless messages into whatever segments the topic has at the moment."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
+from scalable.client.connection import (
+    Backoff,
+    Connection,
+    ConnectionLost,
+    Endpoint,
+    error_of,
+    keep_running,
+    logger,
+    open_connection,
+)
+from scalable.client.outbox import Outbox, Settled
+from scalable.client.room import Room
+from scalable.client.topology import Topology, TopologyWatch
+from scalable.domain.errors import (
+    BatchInvalid,
+    MessageTooLarge,
+    PermitsExceeded,
+    TopicDeleted,
+    error_from_json,
+)
+from scalable.domain.keyspace import key_hash, segment_hash
+from scalable.domain.names import TopicName
+from scalable.wire.batch import MAX_KEY_BYTES, Codec, encode_batch
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    ErrorFrame,
+    Hello,
+    Publish,
+    Receipt,
+    Refused,
+    encode_publish,
+)
+
+DEFAULT_MAX_PENDING_BYTES = 32 * 1024 * 1024
+DEFAULT_MAX_PENDING_MESSAGES = 50_000
+
+
+class Producer:
+    """Sends messages to a topic; use it as `async with Producer(url, topic, token) as producer`.
+
+    Messages of one key stay in order, whatever splits, merges and reconnects happen between. `send` waits
+    until the message is durable, `submit` only until there is room for it. What was sent again is recognised by
+    (name, sequence), so nothing is stored twice. One producer at a time may use a name.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        topic: TopicName | str,
+        token: str,
+        *,
+        name: str | None = None,
+        limits: BatchLimits | None = None,
+        max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
+        max_pending_messages: int = DEFAULT_MAX_PENDING_MESSAGES,
+        codec: Codec = Codec.NONE,
+    ) -> None:
+        self.name = name or f"producer-{uuid.uuid4().hex[:12]}"
+        self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
+        self._endpoint = Endpoint(url.rstrip("/"), token)
+        self._codec = codec
+        self._outbox = Outbox(limits or BatchLimits())
+        self._room = Room(max_bytes=max_pending_bytes, max_messages=max_pending_messages)
+        self._watch = TopologyWatch(self._endpoint, self.topic, client=self.name, on_change=self._reroute)
+        self._wake = asyncio.Event()
+        self._backoff = Backoff()
+        self._undelivered: dict[Entry, None] = {}
+        self._delivered = asyncio.Event()
+        self._max_message_bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        self._welcomed: asyncio.Future[None] | None = None
+        self._closing = False
+        self._failure: Exception | None = None
+
+    @property
+    def topology(self) -> Topology | None:
+        """The newest layout that the producer routes by."""
+        return self._watch.current
+
+    @property
+    def pending_messages(self) -> int:
+        """Count the messages that are not durable yet."""
+        return self._room.used_messages
+
+    @property
+    def pending_bytes(self) -> int:
+        """Count the bytes that are held for messages that are not durable yet."""
+        return self._room.used_bytes
+
+    # Life
+
+    async def start(self) -> None:
+        """Connect; raises TopicNotFound, Unauthenticated, Forbidden, TimeoutError."""
+        await self._watch.start()
+        self._welcomed = asyncio.get_running_loop().create_future()
+        self._task = asyncio.create_task(self._run(), name=f"producer {self.name}")
+        try:
+            async with asyncio.timeout(30):
+                await asyncio.shield(self._welcomed)
+        except BaseException:
+            await self._stop()
+            raise
+
+    async def __aenter__(self) -> Producer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await self.close()
+        else:
+            await self._stop()
+
+    async def close(self, timeout_seconds: float = 60.0) -> None:
+        """Deliver what was taken in, then disconnect; raises what made that impossible, TimeoutError."""
+        self._closing = True
+        try:
+            await self.flush(timeout_seconds)
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        self._closing = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._watch.close()
+        self._fail(ConnectionLost(1000, "the producer was closed"))
+
+    # Sending
+
+    async def send(
+        self,
+        key: str | None,
+        value: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int = 0,
+    ) -> MessageId:
+        """Send a message and wait until it is durable.
+
+        Raises MessageTooLarge, BatchInvalid (the key), and what ended the producer, as TopicDeleted.
+        """
+        delivered = await self.submit(key, value, properties=properties, event_time_ms=event_time_ms)
+        return await delivered
+
+    async def submit(
+        self,
+        key: str | None,
+        value: bytes,
+        *,
+        properties: Mapping[str, str] | None = None,
+        event_time_ms: int = 0,
+    ) -> asyncio.Future[MessageId]:
+        """Take a message in and give a future of its id; waits while `max_pending_*` is used up.
+
+        Messages of a key are delivered in the order in which their calls were made. Raises as `send`.
+        """
+        self._check(key, value)
+        entry = Entry(
+            key=key,
+            value=value,
+            hash16=0 if key is None else segment_hash(key_hash(key)),
+            handle=asyncio.get_running_loop().create_future(),
+            properties=properties or {},
+            event_time_ms=event_time_ms,
+        )
+        await self._room.take(entry.size)
+        entry.added_at = _now()
+        self._undelivered[entry] = None
+        self._outbox.add(entry)
+        self._wake.set()
+        future: asyncio.Future[MessageId] = entry.handle
+        return future
+
+    def _check(self, key: str | None, value: bytes) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closing or self._task is None:
+            raise RuntimeError("the producer is not open")
+        if key is not None and len(key.encode()) > MAX_KEY_BYTES:
+            raise BatchInvalid(problem=f"a key has at most {MAX_KEY_BYTES} bytes")
+        if len(value) > self._max_message_bytes:
+            raise MessageTooLarge(size_bytes=len(value), limit_bytes=self._max_message_bytes)
+
+    async def flush(self, timeout_seconds: float | None = None) -> None:
+        """Wait until all that was taken in before this call is settled; raises what ended the producer."""
+        last = next(reversed(self._undelivered), None)
+        self._outbox.urge(_now())
+        self._wake.set()
+        async with asyncio.timeout(timeout_seconds):
+            while last is not None and self._is_before(last) and self._failure is None:
+                delivered = self._delivered
+                await delivered.wait()
+        if self._failure is not None:
+            raise self._failure
+
+    def _is_before(self, last: Entry) -> bool:
+        """Tell whether an entry that was added no later than `last` is still undelivered."""
+        oldest = next(iter(self._undelivered), None)
+        return oldest is not None and oldest.added_at <= last.added_at
+
+    # The socket
+
+    async def _run(self) -> None:
+        try:
+            await keep_running(self._session, backoff=self._backoff, what=f"producer {self.name}")
+        except Exception as error:
+            self._fail(error)
+
+    async def _session(self) -> None:
+        hello = Hello(protocol=PROTOCOL_VERSION, client="python", producer=self.name)
+        connection = await open_connection(self._endpoint, "produce", self.topic, hello=hello)
+        try:
+            self._adopt(connection)
+            await first_to_end(self._send_batches(connection), self._take_answers(connection), self._follow())
+        finally:
+            self._outbox.on_connection_lost()
+            await connection.close()
+
+    def _adopt(self, connection: Connection) -> None:
+        welcome = connection.welcome
+        topology = self._watch.current
+        if topology is not None and welcome.incarnation > topology.incarnation:
+            raise TopicDeleted(topic=str(self.topic))
+        self._max_message_bytes = welcome.max_message_bytes
+        if self._welcomed is not None and not self._welcomed.done():
+            self._outbox.resume_after(welcome.last_sequence)
+            self._welcomed.set_result(None)
+        self._backoff.reset()
+
+    async def _follow(self) -> None:
+        """End with the watch: without a layout nothing can be routed."""
+        await self._watch.wait_for(lambda _: False)
+
+    async def _send_batches(self, connection: Connection) -> None:
+        permits = connection.welcome.permits
+        while True:
+            self._wake.clear()
+            batch = self._outbox.take(_now(), permits)
+            if batch is None:
+                await self._wait_for_work(permits)
+            else:
+                await connection.send_data(self._encode(batch))
+
+    async def _wait_for_work(self, permits: int) -> None:
+        now = _now()
+        due = self._outbox.next_due(now) if self._outbox.in_flight_count < permits else None
+        wait_seconds = None if due is None else max(0.0, due - now)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(wait_seconds):
+                await self._wake.wait()
+
+    def _encode(self, batch: Batch) -> bytes:
+        data = encode_batch(
+            [entry.record() for entry in batch.entries],
+            published_at_ms=time.time_ns() // 1_000_000,
+            codec=self._codec,
+            keyless_hash=batch.keyless_hash,
+        )
+        return encode_publish(Publish(batch.request_id, batch.segment_id, batch.restart, data))
+
+    async def _take_answers(self, connection: Connection) -> None:
+        while True:
+            frame = await connection.receive()
+            if isinstance(frame, Receipt):
+                self._settle(self._outbox.on_receipt(frame.segment_id, frame.request_id, frame.base_offset))
+            elif isinstance(frame, Refused):
+                self._settle(self._on_refused(frame))
+            elif isinstance(frame, ErrorFrame):
+                # A close with the error's code follows where the connection is broken.
+                logger.warning("producer %s: %s", self.name, error_of(frame))
+
+    def _on_refused(self, frame: Refused) -> list[Settled]:
+        body = {"code": frame.code, "reason": frame.reason, "fields": frame.fields, "hint": frame.hint}
+        if frame.code == PermitsExceeded.code:
+            raise error_from_json(body)
+        return self._outbox.on_refused(frame.segment_id, frame.request_id, frame.code, body, _now())
+
+    def _reroute(self, topology: Topology) -> None:
+        self._outbox.set_topology(topology)
+        self._wake.set()
+
+    # Outcomes
+
+    def _settle(self, outcomes: list[Settled]) -> None:
+        for settled in outcomes:
+            self._finish(settled.entry, settled.result)
+        self._wake.set()
+        self._delivered.set()
+        self._delivered = asyncio.Event()
+
+    def _finish(self, entry: Entry, result: MessageId | Exception) -> None:
+        del self._undelivered[entry]
+        self._room.give(entry.size)
+        future: asyncio.Future[MessageId] = entry.handle
+        if future.done():
+            return
+        if isinstance(result, MessageId):
+            future.set_result(result)
+        else:
+            future.set_exception(result)
+
+    def _fail(self, error: Exception) -> None:
+        """End for good: all that wait get the error."""
+        if self._failure is None:
+            self._failure = error
+            if not isinstance(error, ConnectionLost):
+                logger.error("producer %s ended: %s", self.name, error)
+        if self._welcomed is not None and not self._welcomed.done():
+            self._welcomed.set_exception(error)
+        self._room.fail(error)
+        self._settle([Settled(entry, error) for entry in self._outbox.drain()])
+
+
+async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines side by side until one ends, stop the others, and raise its error if it had one."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _now() -> float:
+    return time.monotonic()
