@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, ClassVar
 
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
 from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.permissions import BasePermission
@@ -14,6 +13,7 @@ from scalable.services import access
 from scalable.services.access import Right, Subject
 
 if TYPE_CHECKING:
+    from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
     from rest_framework.views import APIView
 
 SCHEME = b"bearer"
@@ -48,7 +48,7 @@ class BearerAuthentication(BaseAuthentication):
         return AUTHENTICATE_HEADER
 
 
-def subject_of_user(user: TokenUser | AbstractBaseUser | AnonymousUser) -> Subject | None:
+def subject_of_user(user: "TokenUser | AbstractBaseUser | AnonymousUser") -> Subject | None:
     """The subject behind a request's or a session's user; None when nobody logged in."""
     if isinstance(user, TokenUser):
         return user.subject

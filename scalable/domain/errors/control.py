@@ -59,6 +59,15 @@ class InvalidParameter(ScalableError):
     problem: str
 
 
+class InvalidFilter(ScalableError):
+    """The filter {filter!r} cannot be applied: {problem}."""
+
+    code = "invalid_filter"
+    hint_template = "Give property=key=value, once for each property that must hold."
+    filter: str
+    problem: str
+
+
 class UnknownField(ScalableError):
     """The field {field!r} is not known here."""
 
@@ -224,6 +233,14 @@ class OperationNotAbortable(ScalableError):
     hint_template = "An operation can be aborted until it begins to terminate its parent segments."
     operation_id: str
     phase: str
+
+
+class OperationAborted(ScalableError):
+    """The operation {operation_id} was aborted, and the layout is as it was."""
+
+    code = "operation_aborted"
+    hint_template = "Ask again if it is still wanted."
+    operation_id: str
 
 
 class OperationWaitLimit(ScalableError):
