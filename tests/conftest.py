@@ -11,9 +11,9 @@ from django.conf import settings
 from django.db import connection
 
 from launch.process import ManagedProcess
-from tests.processes import LiveNode, ProcessFactory, SessionServices
+from tests.processes import LiveNode, ProcessFactory, Sandbox
 
-SERVICES = pytest.StashKey[SessionServices]()
+SANDBOX = pytest.StashKey[Sandbox]()
 FAILED = pytest.StashKey[bool]()
 
 
@@ -23,15 +23,15 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "unset DJANGO_SETTINGS_MODULE: the tests make the environment of the settings"
         )
-    services = SessionServices()
-    environment = services.environment()
+    sandbox = Sandbox()
+    environment = sandbox.environment()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         # Each worker of xdist inherits this environment, and must not take our servers for servers given by
         # the user.
-        services.stop()
+        sandbox.stop()
         environment = {}
     else:
-        config.stash[SERVICES] = services
+        config.stash[SANDBOX] = sandbox
     os.environ.update(environment, DJANGO_SETTINGS_MODULE="scalable.settings")
     django.setup()
     # An xdist worker that finds it in its environment would load the settings before this function runs.
@@ -39,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if SERVICES in config.stash:
-        config.stash[SERVICES].stop()
+    if SANDBOX in config.stash:
+        config.stash[SANDBOX].stop()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -60,46 +60,44 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def session_services(pytestconfig: pytest.Config) -> SessionServices:
+def sandbox(pytestconfig: pytest.Config) -> Sandbox:
     """PostgreSQL and Valkey of this pytest process, running."""
-    services = pytestconfig.stash[SERVICES]
-    services.start()
-    return services
+    running = pytestconfig.stash[SANDBOX]
+    running.start()
+    return running
 
 
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
-    django_db_modify_db_settings_parallel_suffix: None, session_services: SessionServices
+    django_db_modify_db_settings_parallel_suffix: None, sandbox: Sandbox
 ) -> None:
     """Have the servers up before pytest-django makes the test database."""
 
 
 @pytest.fixture
-def redis_url(session_services: SessionServices) -> str:
+def redis_url(sandbox: Sandbox) -> str:
     """Address of the Valkey of this pytest process, emptied of what earlier tests left."""
-    session_services.clear_redis()
-    return session_services.environment()["REDIS_URL"]
+    sandbox.clear_redis()
+    return sandbox.environment()["REDIS_URL"]
 
 
 @pytest.fixture
-def service_environment(
-    transactional_db: None, redis_url: str, session_services: SessionServices
-) -> dict[str, str]:
+def service_environment(transactional_db: None, redis_url: str, sandbox: Sandbox) -> dict[str, str]:
     """Return what child processes need in their environment to see the *test* database."""
     values = connection.settings_dict
     user, password = quote(values["USER"]), quote(values["PASSWORD"])
     host = f"{values['HOST']}:{values['PORT']}" if values["PORT"] else values["HOST"]
     query = urlsplit(os.environ["DATABASE_URL"]).query
     url = f"postgresql://{user}:{password}@{host}/{quote(values['NAME'])}" + (f"?{query}" if query else "")
-    return {**session_services.environment(), "DATABASE_URL": url}
+    return {**sandbox.environment(), "DATABASE_URL": url}
 
 
 @pytest.fixture
 def processes(
-    request: pytest.FixtureRequest, session_services: SessionServices, service_environment: dict[str, str]
+    request: pytest.FixtureRequest, sandbox: Sandbox, service_environment: dict[str, str]
 ) -> Iterator[ProcessFactory]:
     """Start web nodes and workers by hand, as in `processes.node(SCALABLE_HINTS_ENABLED="false")`."""
-    factory = ProcessFactory(session_services, service_environment)
+    factory = ProcessFactory(sandbox, service_environment)
     yield factory
     factory.stop()
     if request.node.stash.get(FAILED, False):

@@ -1,0 +1,1 @@
+"""Rows of the table of benchmarks; each module registers its own."""
