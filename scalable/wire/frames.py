@@ -1,16 +1,20 @@
 """Control frames of the sockets under `/ws/v2/scalable/`: typed, tagged, and strict about unknown fields.
 
 A control frame is one JSON text message with a `type`; a data frame is one binary message (`encode_publish`,
-`encode_delivery`). The first frame of a client is `hello`, which names the protocol version; within a version unknown
-fields and unknown types are refused, so that old and new processes can run side by side by version alone.
+`encode_delivery`). The first frame of a client is `hello`, which names the protocol version; within a version
+unknown fields and unknown types are refused, so that old and new processes can run side by side.
 """
 
+# ruff: noqa: N815 - segments and details have Pulsar's field names
+
 import struct
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 from scalable.domain.errors import FrameInvalid, FrameUnknownType
+from scalable.domain.keyspace import HashRange
 
 PROTOCOL_VERSION = 1
 SUBPROTOCOL = "scalable.v1"
@@ -21,11 +25,11 @@ class Frame(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", frozen
     """Base of all control frames."""
 
 
-# --- every socket ---------------------------------------------------------------------------------------------------
+# Every socket.
 
 
-class Hello(Frame, tag="hello"):
-    """Client: opens the session. `session_id` is the client's own name for it and comes back in pushed frames."""
+class Hello(Frame, frozen=True, tag="hello"):
+    """Client: opens the session; `session_id` is the client's name for it and comes back in pushed frames."""
 
     protocol: int
     client: str = ""
@@ -35,11 +39,11 @@ class Hello(Frame, tag="hello"):
     consumer: str | None = None
 
 
-class Close(Frame, tag="close"):
+class Close(Frame, frozen=True, tag="close"):
     """Client: ends the session; the server closes the socket with 1000."""
 
 
-class Welcome(Frame, tag="welcome"):
+class Welcome(Frame, frozen=True, tag="welcome"):
     """Server: the session is open, within these limits."""
 
     protocol: int
@@ -52,8 +56,8 @@ class Welcome(Frame, tag="welcome"):
     incarnation: int = 0
 
 
-class ErrorFrame(Frame, tag="error"):
-    """Server: something was refused; `segment_id` when it concerns one segment. The socket stays open unless a close follows."""
+class ErrorFrame(Frame, frozen=True, tag="error"):
+    """Server: something was refused, for one segment if there is a `segment_id`; a close may follow."""
 
     code: str
     reason: str
@@ -62,14 +66,14 @@ class ErrorFrame(Frame, tag="error"):
     segment_id: int | None = None
 
 
-class Gone(Frame, tag="gone"):
+class Gone(Frame, frozen=True, tag="gone"):
     """Server: the topic was deleted; the socket closes with 4410 and the client must not reconnect."""
 
     topic: str
     incarnation: int
 
 
-# --- DAG watch (PIP-468, DAG Watch Sessions) --------------------------------------------------------------------------
+# DAG watch (PIP-468, DAG Watch Sessions).
 
 
 class SegmentFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -90,7 +94,7 @@ class SegmentFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
 
 
 class TopicDetail(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What a dashboard sees beyond the layout (`detail: full`): unfinished operations, the last decision, loads."""
+    """What a dashboard sees beyond the layout (`detail: full`)."""
 
     operations: list[dict[str, object]] = []
     decision: dict[str, object] | None = None
@@ -99,7 +103,7 @@ class TopicDetail(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     policy: dict[str, object] = {}
 
 
-class Snapshot(Frame, tag="snapshot"):
+class Snapshot(Frame, frozen=True, tag="snapshot"):
     """Server: the whole DAG as of `revision`."""
 
     session_id: str
@@ -115,8 +119,8 @@ class Snapshot(Frame, tag="snapshot"):
     detail: TopicDetail | None = None
 
 
-class Delta(Frame, tag="delta"):
-    """Server: what changed since `base_revision`; applied to that snapshot it gives the snapshot of `revision`.
+class Delta(Frame, frozen=True, tag="delta"):
+    """Server: what changed since `base_revision`; applied to that snapshot it gives that of `revision`.
 
     `segments` holds each new or changed segment whole; `removed` the pruned ones.
     """
@@ -135,23 +139,23 @@ class Delta(Frame, tag="delta"):
     detail: TopicDetail | None = None
 
 
-# --- controller session -----------------------------------------------------------------------------------------------
+# Controller session.
 
 
-class Register(Frame, tag="register"):
-    """Client: joins the subscription as `consumer` (from hello), which is created at `initial_position` if new."""
+class Register(Frame, frozen=True, tag="register"):
+    """Client: joins the subscription as the hello's `consumer`; a new one starts at `initial_position`."""
 
     initial_position: Literal["earliest", "latest"] = "earliest"
 
 
-class Released(Frame, tag="released"):
+class Released(Frame, frozen=True, tag="released"):
     """Client: the delivered messages of this segment are acknowledged; the next owner may start."""
 
     segment_id: int
     generation: int
 
 
-class Leave(Frame, tag="leave"):
+class Leave(Frame, frozen=True, tag="leave"):
     """Client: leaves the subscription at once, without grace."""
 
 
@@ -168,7 +172,7 @@ class AssignedSegment(msgspec.Struct, forbid_unknown_fields=True, frozen=True, k
     url: str
 
 
-class Assignment(Frame, tag="assignment"):
+class Assignment(Frame, frozen=True, tag="assignment"):
     """Server: all that this consumer owns now. Ordered by (term, generation, epoch); an older one is ignored.
 
     `releasing`: segments to give up: acknowledge what was delivered, then send `released`.
@@ -183,10 +187,10 @@ class Assignment(Frame, tag="assignment"):
     standby: bool = False
 
 
-# --- produce ----------------------------------------------------------------------------------------------------------
+# Produce.
 
 
-class Receipt(Frame, tag="receipt"):
+class Receipt(Frame, frozen=True, tag="receipt"):
     """Server: the batch of `request_id` is durable (or was already: `duplicate`); gives one permit back."""
 
     request_id: int
@@ -195,11 +199,11 @@ class Receipt(Frame, tag="receipt"):
     duplicate: bool = False
 
 
-class Refused(Frame, tag="refused"):
+class Refused(Frame, frozen=True, tag="refused"):
     """Server: the batch of `request_id` was not stored; gives one permit back.
 
-    After a refusal, later batches for the same segment that were in flight are refused too (`stream_broken`) until a
-    publish frame carries the `restart` flag.
+    After a refusal, later batches for the same segment that were in flight are refused too (`stream_broken`)
+    until a publish frame carries the `restart` flag.
     """
 
     request_id: int
@@ -210,10 +214,10 @@ class Refused(Frame, tag="refused"):
     hint: str = ""
 
 
-# --- consume ----------------------------------------------------------------------------------------------------------
+# Consume.
 
 
-class Attach(Frame, tag="attach"):
+class Attach(Frame, frozen=True, tag="attach"):
     """Client: deliver this segment to me, from the cursor's position, up to `permits` messages."""
 
     segment_id: int
@@ -221,26 +225,26 @@ class Attach(Frame, tag="attach"):
     permits: int
 
 
-class Detach(Frame, tag="detach"):
+class Detach(Frame, frozen=True, tag="detach"):
     """Client: stop delivering this segment; answered by `detached` after the last delivery."""
 
     segment_id: int
 
 
-class Detached(Frame, tag="detached"):
+class Detached(Frame, frozen=True, tag="detached"):
     """Server: no delivery of this segment follows."""
 
     segment_id: int
 
 
-class Flow(Frame, tag="flow"):
+class Flow(Frame, frozen=True, tag="flow"):
     """Client: `permits` more messages may be delivered for the segment."""
 
     segment_id: int
     permits: int
 
 
-class Ack(Frame, tag="ack"):
+class Ack(Frame, frozen=True, tag="ack"):
     """Client: everything below `position` is processed (cumulative)."""
 
     segment_id: int
@@ -248,14 +252,14 @@ class Ack(Frame, tag="ack"):
     position: int
 
 
-class Acked(Frame, tag="acked"):
+class Acked(Frame, frozen=True, tag="acked"):
     """Server: the cursor stands durably at `position`."""
 
     segment_id: int
     position: int
 
 
-class EndOfSegment(Frame, tag="end_of_segment"):
+class EndOfSegment(Frame, frozen=True, tag="end_of_segment"):
     """Server: the segment is sealed and everything below `end_offset` was delivered."""
 
     segment_id: int
@@ -290,7 +294,7 @@ def encode(frame: Frame) -> str:
 
 def decoder(union: object) -> "msgspec.json.Decoder[Frame]":
     """A strict decoder for one direction of one socket, for `decode`."""
-    return msgspec.json.Decoder(union)  # type: ignore[arg-type]
+    return msgspec.json.Decoder(union)
 
 
 def decode(using: "msgspec.json.Decoder[Frame]", text: str | bytes) -> Frame:
@@ -305,26 +309,34 @@ def decode(using: "msgspec.json.Decoder[Frame]", text: str | bytes) -> Frame:
         raise FrameInvalid(problem=str(error)) from error
 
 
-# --- data frames (binary, big-endian) -----------------------------------------------------------------------------------
+# Data frames (binary, big-endian).
 
 PUBLISH = 0x01
 DELIVERY = 0x02
 FLAG_RESTART = 0x01
+FLAG_PARTS = 0x02
+PARTS = 32
 _PUBLISH = struct.Struct(">BBIQ")
+_PARTS = struct.Struct(f">{PARTS}H")
 _DELIVERY = struct.Struct(">BQQQQ")
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Client to produce socket: one encoded batch for one segment."""
+    """Client to produce socket: one encoded batch for one segment.
+
+    `parts` counts the batch's records by 1/32 of the segment's own range, for the map of load; without it the
+    records count as spread evenly between the least and the greatest hash of the batch.
+    """
 
     request_id: int
     segment_id: int
     restart: bool
     batch: bytes
+    parts: tuple[int, ...] | None = None
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """Consume socket to client: one encoded batch; records below `first_offset` are acknowledged and skipped."""
+    """Consume socket to client: one encoded batch; its records below `first_offset` are to be skipped."""
 
     segment_id: int
     generation: int
@@ -333,22 +345,37 @@ class Delivery(msgspec.Struct, frozen=True):
     batch: bytes
 
 
+def count_parts(hash_range: HashRange, segment_hashes: Iterable[int]) -> tuple[int, ...]:
+    """Count hashes of a segment's range by 1/32 of it, for `Publish.parts`."""
+    start, size, counts = hash_range.start, hash_range.size, [0] * PARTS
+    for segment_hash in segment_hashes:
+        counts[(segment_hash - start) * PARTS // size] += 1
+    return tuple(counts)
+
+
 def encode_publish(frame: Publish) -> bytes:
-    """Kind (u8), flags (u8), request id (u32), segment id (u64), batch."""
-    flags = FLAG_RESTART if frame.restart else 0
-    return _PUBLISH.pack(PUBLISH, flags, frame.request_id, frame.segment_id) + frame.batch
+    """Kind (u8), flags (u8), request id (u32), segment id (u64), parts if flagged (32 times u16), batch."""
+    flags = (FLAG_RESTART if frame.restart else 0) | (FLAG_PARTS if frame.parts else 0)
+    head = _PUBLISH.pack(PUBLISH, flags, frame.request_id, frame.segment_id)
+    return b"".join((head, _PARTS.pack(*frame.parts) if frame.parts else b"", frame.batch))
 
 
 def decode_publish(data: bytes) -> Publish:
     """Parse a publish frame; raises FrameInvalid, FrameUnknownType."""
     if len(data) < _PUBLISH.size:
-        raise FrameInvalid(problem="a publish frame has at least 14 bytes")
+        raise FrameInvalid(problem=f"a publish frame has at least {_PUBLISH.size} bytes")
     kind, flags, request_id, segment_id = _PUBLISH.unpack_from(data)
     if kind != PUBLISH:
         raise FrameUnknownType(problem=f"binary frame kind {kind}")
-    if flags & ~FLAG_RESTART:
+    if flags & ~(FLAG_RESTART | FLAG_PARTS):
         raise FrameInvalid(problem=f"unknown flags {flags:#04x}")
-    return Publish(request_id, segment_id, bool(flags & FLAG_RESTART), data[_PUBLISH.size :])
+    start, parts = _PUBLISH.size, None
+    if flags & FLAG_PARTS:
+        if len(data) < start + _PARTS.size:
+            raise FrameInvalid(problem="the parts are cut off")
+        parts = _PARTS.unpack_from(data, start)
+        start += _PARTS.size
+    return Publish(request_id, segment_id, bool(flags & FLAG_RESTART), data[start:], parts)
 
 
 def encode_delivery(frame: Delivery) -> bytes:

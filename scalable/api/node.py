@@ -1,0 +1,85 @@
+"""This web process as a node: its identity, threads for services, heartbeat and background work."""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+from django.conf import settings
+
+from scalable.api import bus
+from scalable.api.executor import ServiceExecutor
+from scalable.services import controller
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+RESTART_SECONDS = 1.0
+
+
+class Node:
+    """One per process; an id stands for one life of it, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self.id = uuid.uuid4()
+        self._executor: ServiceExecutor | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def url(self) -> str:
+        """Where clients reach this node."""
+        return str(settings.SCALABLE_NODE_URL)
+
+    async def start(self) -> None:
+        """Write the node's row and begin its work; raises what the database raises."""
+        self.id = uuid.uuid4()
+        self._executor = ServiceExecutor(threads=settings.SCALABLE_EXECUTOR_THREADS)
+        await self._beat()
+        self._work("notices", bus.run)
+        self._work("heartbeat", self._beat, every_seconds=settings.SCALABLE_NODE_HEARTBEAT_SECONDS)
+
+    async def stop(self) -> None:
+        """End the work and remove the node's row, which frees its leaderships at once."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        executor, self._executor = self._executor, None
+        if executor is None:
+            return
+        try:
+            await executor.call(controller.remove_node, node_id=self.id)
+        except Exception:
+            logger.warning("The node's row stays until its heartbeat is old", exc_info=True)
+        await asyncio.to_thread(executor.close)
+
+    async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a synchronous service on a thread of the node; raises what it raises, or TooManyRequests."""
+        if self._executor is None:
+            self._executor = ServiceExecutor(threads=settings.SCALABLE_EXECUTOR_THREADS)
+        return await self._executor.call(function, *args, **kwargs)
+
+    async def _beat(self) -> None:
+        await self.call(controller.heartbeat_node, node_id=self.id, url=self.url)
+
+    def _work(
+        self, name: str, step: Callable[[], Awaitable[None]], *, every_seconds: float | None = None
+    ) -> None:
+        self._tasks.append(asyncio.create_task(_forever(name, step, every_seconds), name=name))
+
+
+async def _forever(name: str, step: Callable[[], Awaitable[None]], every_seconds: float | None) -> None:
+    """Repeat a step; one that fails is logged and tried again, for nobody else would notice."""
+    pause_seconds = RESTART_SECONDS if every_seconds is None else every_seconds
+    while True:
+        try:
+            await step()
+        except Exception:
+            logger.exception("The node's %s failed and is tried again", name)
+        await asyncio.sleep(pause_seconds)
+
+
+node = Node()

@@ -1,0 +1,286 @@
+"""What every socket has in common: handshake, hello, strict frames, a bounded way out, and an orderly end.
+
+Handlers of frames must not wait for anything long: while one runs, neither further frames nor the end of the
+connection are seen. Long work belongs in `spawn`, what is sent goes through `push` or `push_when_room`.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, ClassVar, cast
+
+import msgspec
+from channels.consumer import AsyncConsumer
+from channels.exceptions import StopConsumer
+from django.conf import settings
+
+from scalable.api.errors import answer_of, close_code_of, internal_error
+from scalable.api.sockets.handshake import subject_of, subprotocol_of, topic_of
+from scalable.api.sockets.outbox import Ending, Outbox
+from scalable.domain.errors import (
+    FrameInvalid,
+    FrameTooLarge,
+    FrameUnknownType,
+    HelloMissing,
+    PermitsExceeded,
+    ProtocolUnsupported,
+    ReaderTooSlow,
+    ScalableError,
+)
+from scalable.domain.names import TopicName
+from scalable.services.access import Right, Subject
+from scalable.wire.frames import PROTOCOL_VERSION, Close, ErrorFrame, Frame, Hello, decode, decoder, encode
+
+logger = logging.getLogger(__name__)
+
+Message = dict[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+
+NORMAL = 1000
+HELLO_SECONDS = 10.0
+PROTOCOL_ERRORS = (
+    FrameInvalid,
+    FrameTooLarge,
+    FrameUnknownType,
+    HelloMissing,
+    PermitsExceeded,
+    ProtocolUnsupported,
+)
+"""Errors after which a peer cannot be trusted to keep to the protocol: an error frame, then a close."""
+
+
+class Socket(AsyncConsumer):
+    """A socket; subclasses answer `opened`, `frame_received`, `data_received` and `closed`."""
+
+    right: ClassVar[Right] = Right.READ
+    frames: ClassVar["msgspec.json.Decoder[Frame]"] = decoder(Hello | Close)
+
+    scope: Any
+    _send: Send
+    subject: Subject
+    topic: TopicName
+    hello: Hello | None = None
+
+    def __init__(self) -> None:
+        self.outbox = self.make_outbox()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sender: asyncio.Task[None] | None = None
+        self._main: asyncio.Task[Any] | None = None
+        self._sending_since: float | None = None
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._dropped = False
+
+    # For subclasses.
+
+    def make_outbox(self) -> Outbox:
+        """The bounds of what may wait to be sent."""
+        return Outbox()
+
+    async def opened(self, hello: Hello) -> None:
+        """The client said hello in a version that is spoken here."""
+
+    async def frame_received(self, frame: Frame) -> None:
+        """A control frame came after the hello."""
+
+    async def data_received(self, data: bytes) -> None:
+        """A binary frame came after the hello; raises FrameInvalid where none is expected."""
+        raise FrameInvalid(problem="binary frames have no meaning on this socket")
+
+    async def closed(self) -> None:
+        """The socket ended, whichever way; called once, also when it never opened."""
+
+    def push(self, frame: Frame | str | bytes) -> None:
+        """Send a frame as soon as those before it left; a reader that is too far behind is closed."""
+        try:
+            self.outbox.put(encode(frame) if isinstance(frame, Frame) else frame)
+        except ReaderTooSlow as error:
+            self.drop(error)
+
+    async def push_when_room(self, frame: str | bytes) -> None:
+        """Send a bulky frame; waits while too much stands before it."""
+        await self.outbox.put_when_room(frame)
+
+    def refuse(self, error: ScalableError, *, segment_id: int | None = None) -> None:
+        """Send an error frame; the socket stays open."""
+        self.push(error_frame(error, segment_id=segment_id))
+
+    def fail(self, error: BaseException) -> None:
+        """Send an error frame and close with the error's code."""
+        known = error if isinstance(error, ScalableError) else internal_error(error)
+        self.refuse(known)
+        self.end(close_code_of(known), known.code)
+
+    def end(self, code: int = NORMAL, reason: str = "") -> None:
+        """Close once everything that waits was sent."""
+        self.outbox.end(Ending(code, reason))
+
+    def drop(self, error: ScalableError) -> None:
+        """Close a peer that does not read: what waits is thrown away, the close itself gets little time."""
+        if not self._dropped:
+            self._dropped = True
+            self.outbox.end(Ending(close_code_of(error), error.code), drop=True)
+            self._call_later("linger", self._linger_seconds, self._abandon)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run work beside the frames; the socket's end cancels it, and its failure ends the socket."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    # The ASGI application.
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one connection.
+
+        Not the base class's loop: that one wants a channel layer, which costs a subscription a socket and a
+        hop a frame, and visits a thread before each frame for Django's connections.
+        """
+        self.scope, self._send = scope, send
+        self._main = asyncio.current_task()
+        try:
+            while True:
+                await self.dispatch(await receive())
+        except StopConsumer:
+            pass
+        except asyncio.CancelledError:
+            if not self._dropped:
+                raise
+        finally:
+            await self._tear_down()
+
+    async def dispatch(self, message: Message) -> None:
+        """Hand an ASGI message to its handler."""
+        await getattr(self, message["type"].replace(".", "_"))(message)
+
+    async def websocket_connect(self, message: Message) -> None:
+        """Let the peer in, or answer the handshake with the error."""
+        try:
+            self.subject = await subject_of(self.scope, right=self.right)
+            self.topic = topic_of(self.scope)
+        except ScalableError as error:
+            await self._deny(error)
+            raise StopConsumer from error
+        await self._send({"type": "websocket.accept", "subprotocol": subprotocol_of(self.scope)})
+        self._sender = asyncio.create_task(self._send_frames())
+        self._call_later("hello", HELLO_SECONDS, self._check_hello)
+        self._watch_sender()
+
+    async def websocket_receive(self, message: Message) -> None:
+        """Take one frame; an error that breaks the protocol closes, any other is answered."""
+        if self.outbox.ending is not None:
+            return
+        try:
+            await self._take(message.get("text"), message.get("bytes"))
+        except PROTOCOL_ERRORS as error:
+            self.fail(error)
+        except ScalableError as error:
+            self.refuse(error)
+        except Exception as error:
+            self.fail(error)
+
+    async def websocket_disconnect(self, message: Message) -> None:
+        """The connection is over."""
+        raise StopConsumer
+
+    async def _take(self, text: str | None, data: bytes | None) -> None:
+        size = len(text if text is not None else data or b"")
+        if size > settings.SCALABLE_MAX_FRAME_BYTES:
+            raise FrameTooLarge(size_bytes=size, limit_bytes=settings.SCALABLE_MAX_FRAME_BYTES)
+        if text is None:
+            if self.hello is None:
+                raise HelloMissing(limit_seconds=HELLO_SECONDS)
+            await self.data_received(data or b"")
+            return
+        frame = decode(self.frames, text)
+        if isinstance(frame, Close):
+            self.end()
+        elif isinstance(frame, Hello):
+            await self._greet(frame)
+        elif self.hello is None:
+            raise HelloMissing(limit_seconds=HELLO_SECONDS)
+        else:
+            await self.frame_received(frame)
+
+    async def _greet(self, hello: Hello) -> None:
+        if self.hello is not None:
+            raise FrameInvalid(problem="there was a hello already")
+        if hello.protocol != PROTOCOL_VERSION:
+            raise ProtocolUnsupported(version=hello.protocol, supported=[PROTOCOL_VERSION])
+        self.hello = hello
+        try:
+            await self.opened(hello)
+        except ScalableError as error:  # without what it was opened for, a socket has no use
+            self.fail(error)
+
+    async def _deny(self, error: ScalableError) -> None:
+        if "websocket.http.response" not in self.scope.get("extensions", {}):
+            await self._send({"type": "websocket.close", "code": close_code_of(error), "reason": error.code})
+            return
+        headers = [(b"content-type", b"application/json")]
+        await self._send(
+            {"type": "websocket.http.response.start", "status": answer_of(error).status, "headers": headers}
+        )
+        body = json.dumps(error.to_json()).encode()
+        await self._send({"type": "websocket.http.response.body", "body": body})
+
+    async def _send_frames(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while not isinstance(frame := await self.outbox.take(), Ending):
+                self._sending_since = loop.time()
+                kind = "bytes" if isinstance(frame, bytes) else "text"
+                await self._send({"type": "websocket.send", kind: frame})
+                self._sending_since = None
+            await self._send({"type": "websocket.close", "code": frame.code, "reason": frame.reason})
+        except OSError:  # the server's word for a peer that is gone; its disconnect message follows
+            self._sending_since = None
+
+    def _watch_sender(self) -> None:
+        """Drop the peer when one frame takes too long to leave; one timer a socket, none a frame."""
+        since, limit_seconds = self._sending_since, self._linger_seconds
+        if since is not None and asyncio.get_running_loop().time() - since > limit_seconds:
+            self.drop(ReaderTooSlow(limit=len(self.outbox)))
+        else:
+            self._call_later("sender", limit_seconds / 4, self._watch_sender)
+
+    @property
+    def _linger_seconds(self) -> float:
+        return float(settings.SCALABLE_SOCKET_SEND_SECONDS)
+
+    def _call_later(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
+        self._timers[name] = asyncio.get_running_loop().call_later(seconds, callback)
+
+    def _check_hello(self) -> None:
+        if self.hello is None:
+            self.fail(HelloMissing(limit_seconds=HELLO_SECONDS))
+
+    def _abandon(self) -> None:
+        if self._main is not None:
+            self._main.cancel()
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.fail(error)
+
+    async def _tear_down(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        tasks = [*self._tasks, *([self._sender] if self._sender else [])]
+        for task in tasks:
+            task.cancel()
+        try:
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            await self.closed()
+
+
+def error_frame(error: ScalableError, *, segment_id: int | None = None) -> ErrorFrame:
+    """The frame that tells a client of an error."""
+    fields = cast("dict[str, object]", error.fields)
+    return ErrorFrame(
+        code=error.code, reason=error.reason, fields=fields, hint=error.hint, segment_id=segment_id
+    )

@@ -1,0 +1,36 @@
+"""Rows of nodes: web processes that are alive while their heartbeat is young on the database's clock."""
+
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import DateTimeField, ExpressionWrapper, Value
+
+from scalable.models import Node
+from scalable.store.clock import ClockTimestamp
+
+
+def oldest_living_heartbeat(timeout_seconds: float) -> ExpressionWrapper[Any]:
+    """The heartbeat below which a node counts as dead."""
+    oldest = ClockTimestamp() - Value(timedelta(seconds=timeout_seconds))
+    return ExpressionWrapper(oldest, output_field=DateTimeField())
+
+
+def write_heartbeat(node_id: uuid.UUID, url: str) -> None:
+    """Add the node, or note that it is alive."""
+    row = Node(id=node_id, url=url, started_at=ClockTimestamp(), heartbeat_at=ClockTimestamp())
+    Node.objects.bulk_create(
+        [row], update_conflicts=True, unique_fields=["id"], update_fields=["url", "heartbeat_at"]
+    )
+
+
+def delete(node_id: uuid.UUID) -> None:
+    """Remove a node, which frees the leaderships that it held."""
+    Node.objects.filter(pk=node_id).delete()
+
+
+def delete_dead(*, timeout_seconds: float, limit: int) -> int:
+    """Remove nodes that have been dead for long, and give their number."""
+    dead = Node.objects.filter(heartbeat_at__lt=oldest_living_heartbeat(timeout_seconds))
+    _, by_model = Node.objects.filter(pk__in=list(dead.values_list("pk", flat=True)[:limit])).delete()
+    return by_model.get("scalable.Node", 0)
