@@ -1,0 +1,122 @@
+"""A model of the server's side of producing: segments, marks, seals, streams that break. It keeps no promise by luck."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalable.client.batches import Batch
+from scalable.client.topology import Topology
+from scalable.domain.errors import BatchPartlyDuplicate, ScalableError, SegmentTerminated, StreamBroken
+from scalable.domain.keyspace import HashRange
+from scalable.domain.layout import Layout
+from scalable.domain.operations import OperationKind
+from scalable.domain.segment import Segment, SegmentState
+from scalable.wire.frames import SegmentFrame
+
+Mark = tuple[int, int, int]
+
+
+@dataclass
+class ModelSegment:
+    """A log with its producer marks: those inherited, and the producer's own last batch."""
+
+    hash_range: HashRange
+    inherited: list[Mark] = field(default_factory=list)
+    own: int = -1
+    log: list[tuple[str | None, bytes, int]] = field(default_factory=list)
+    terminated: bool = False
+
+    @property
+    def marks(self) -> list[Mark]:
+        own = [(self.hash_range.start, self.hash_range.end, self.own)] if self.own >= 0 else []
+        return [*self.inherited, *own]
+
+
+class ModelServer:
+    """One topic and one producer's connection to it."""
+
+    def __init__(self) -> None:
+        self.layout = Layout.initial(1, 0)
+        self.segments = {0: ModelSegment(HashRange(0, 65535))}
+        self.broken: set[int] = set()
+
+    def topology(self) -> Topology:
+        return Topology(
+            incarnation=1,
+            epoch=self.layout.epoch,
+            revision=self.layout.epoch,
+            term=1,
+            next_segment_id=self.layout.next_segment_id,
+            controller_url=None,
+            controller_url_tls=None,
+            segments={key: _frame(value) for key, value in self.layout.segments.items()},
+        )
+
+    def reshape(self, kind: OperationKind, segment_ids: list[int]) -> None:
+        if kind is OperationKind.SPLIT:
+            plan = self.layout.plan_split(segment_ids[0])
+        else:
+            plan = self.layout.plan_merge(segment_ids)
+        parents = [self.segments[parent] for parent in plan.parent_ids]
+        for child in plan.children:
+            marks = [clipped for parent in parents for clipped in _clip(parent.marks, child.hash_range)]
+            self.segments[child.segment_id] = ModelSegment(child.hash_range, inherited=marks)
+        for parent in parents:
+            parent.terminated = True
+        self.layout = self.layout.reserve(plan).apply(plan, 0)
+
+    def publish(self, batch: Batch) -> int | ScalableError:
+        """Store a batch: its base offset, or the refusal."""
+        if batch.restart:
+            self.broken.discard(batch.segment_id)
+        if batch.segment_id in self.broken:
+            return StreamBroken(producer="p", segment_id=batch.segment_id, problem="an earlier refusal")
+        answer = self._append(self.segments[batch.segment_id], batch)
+        if isinstance(answer, ScalableError):
+            self.broken.add(batch.segment_id)
+        return answer
+
+    def _append(self, segment: ModelSegment, batch: Batch) -> int | ScalableError:
+        if segment.terminated:
+            return SegmentTerminated(segment_id=batch.segment_id, epoch=self.layout.epoch)
+        assert all(segment.hash_range.contains(entry.hash16) for entry in batch.entries), "wrong segment"
+        hashes = [entry.hash16 for entry in batch.entries]
+        first, last = batch.entries[0].sequence, batch.entries[-1].sequence
+        marks = [mark for mark in segment.marks if mark[0] <= max(hashes) and min(hashes) <= mark[1]]
+        if all(first > mark[2] for mark in marks):
+            base_offset = len(segment.log)
+            segment.log += [(entry.key, entry.value, entry.sequence) for entry in batch.entries]
+            segment.own = last
+            return base_offset
+        if all(last <= mark[2] for mark in marks):
+            return -1
+        return BatchPartlyDuplicate(
+            segment_id=batch.segment_id, sequence=first, marks=[list(mark) for mark in marks]
+        )
+
+    def stored(self) -> dict[str | None, list[bytes]]:
+        """Everything by key, parents before children."""
+        found: dict[str | None, list[bytes]] = {}
+        for segment_id in sorted(self.segments):
+            for key, value, _ in self.segments[segment_id].log:
+                found.setdefault(key, []).append(value)
+        return found
+
+
+def _clip(marks: list[Mark], hash_range: HashRange) -> list[Mark]:
+    return [
+        (max(start, hash_range.start), min(end, hash_range.end), last)
+        for start, end, last in marks
+        if start <= hash_range.end and hash_range.start <= end
+    ]
+
+
+def _frame(segment: Segment) -> SegmentFrame:
+    body: dict[str, Any] = segment.to_json()
+    hash_range = body.pop("hashRange")
+    return SegmentFrame(
+        **{**body, "state": "ACTIVE" if segment.state is SegmentState.ACTIVE else "SEALED"},
+        start=hash_range["start"],
+        end=hash_range["end"],
+    )

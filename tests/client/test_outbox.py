@@ -1,0 +1,189 @@
+"""The producer's outbox against a model server: nothing lost, doubled or out of order, whatever happens between."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
+from scalable.client.outbox import Outbox, Settled
+from scalable.domain.errors import ScalableError
+from scalable.domain.keyspace import key_hash, segment_hash
+from scalable.domain.operations import OperationKind
+from tests.client.model import ModelServer
+
+KEYS = [f"key-{number}" for number in range(24)]
+
+
+class World:
+    """An outbox, a server, a wire between them that can be cut, and a layout that arrives late."""
+
+    def __init__(self, seed: int, permits: int = 8) -> None:
+        self.random = Random(seed)
+        self.server = ModelServer()
+        self.outbox = Outbox(BatchLimits(max_records=5, max_bytes=1 << 20, linger_seconds=0.0))
+        self.outbox.set_topology(self.server.topology())
+        self.permits = permits
+        self.to_server: deque[Batch] = deque()
+        self.to_client: deque[tuple[Batch, int | ScalableError]] = deque()
+        self.sent: dict[str | None, list[bytes]] = {}
+        self.settled: Counter[bytes] = Counter()
+        self.now = 0.0
+        self.number = 0
+
+    def add(self) -> None:
+        key = self.random.choice(KEYS) if self.random.random() < 0.8 else None
+        value = str(self.number).encode()
+        self.number += 1
+        self.sent.setdefault(key, []).append(value)
+        hash16 = 0 if key is None else segment_hash(key_hash(key))
+        self.outbox.add(Entry(key=key, value=value, hash16=hash16, added_at=self.now))
+
+    def take(self) -> None:
+        batch = self.outbox.take(self.now, self.permits)
+        if batch is not None:
+            self.to_server.append(batch)
+        assert self.outbox.in_flight_count <= self.permits
+
+    def serve(self) -> None:
+        if self.to_server:
+            batch = self.to_server.popleft()
+            self.to_client.append((batch, self.server.publish(batch)))
+
+    def answer(self) -> None:
+        if self.to_client:
+            batch, answer = self.to_client.popleft()
+            self._note(self._settle(batch, answer))
+
+    def _settle(self, batch: Batch, answer: int | ScalableError) -> list[Settled]:
+        if isinstance(answer, int):
+            return self.outbox.on_receipt(batch.segment_id, batch.request_id, answer)
+        body = answer.to_json()
+        return self.outbox.on_refused(batch.segment_id, batch.request_id, answer.code, body, self.now)
+
+    def _note(self, outcomes: list[Settled]) -> None:
+        for settled in outcomes:
+            assert isinstance(settled.result, MessageId)
+            self.settled[settled.entry.value] += 1
+
+    def reshape(self) -> None:
+        active = [segment.segment_id for segment in self.server.layout.active]
+        if len(active) > 1 and self.random.random() < 0.5:
+            at = self.random.randrange(len(active) - 1)
+            self.server.reshape(OperationKind.MERGE, active[at : at + self.random.choice([2, 3])])
+        elif len(active) < 8:
+            self.server.reshape(OperationKind.SPLIT, [self.random.choice(active)])
+
+    def learn(self) -> None:
+        self.outbox.set_topology(self.server.topology())
+
+    def cut_wire(self) -> None:
+        """Some of what was sent is still processed by the server, none of the answers arrives."""
+        for _ in range(self.random.randint(0, len(self.to_server))):
+            self.serve()
+        self.to_server.clear()
+        self.to_client.clear()
+        self.server.broken.clear()
+        self.outbox.on_connection_lost()
+
+    def finish(self) -> None:
+        """Let everything happen until nothing is left; a stuck outbox fails."""
+        self.learn()
+        for _ in range(20_000):
+            self.now += 0.1
+            self.take()
+            self.serve()
+            self.answer()
+            if sum(self.settled.values()) == self.number:
+                return
+        raise AssertionError(f"{self.number - sum(self.settled.values())} entries are stuck")
+
+    def check(self) -> None:
+        stored = self.server.stored()
+        assert set(stored) == set(self.sent)
+        for key, values in self.sent.items():
+            if key is None:
+                assert sorted(stored[None]) == sorted(values)
+            else:
+                assert stored[key] == values, key
+        assert set(self.settled.values()) <= {1}
+
+
+STEPS = {
+    World.add: 30,
+    World.take: 12,
+    World.serve: 12,
+    World.answer: 12,
+    World.reshape: 2,
+    World.learn: 2,
+    World.cut_wire: 1,
+}
+
+
+@settings(max_examples=400, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 600))
+def test_nothing_is_lost_doubled_or_out_of_order(seed: int, steps: int) -> None:
+    world = World(seed)
+    for step in world.random.choices(list(STEPS), weights=list(STEPS.values()), k=steps):
+        step(world)
+    world.finish()
+    world.check()
+
+
+def test_a_seal_under_full_flight_costs_no_more_than_one_refusal_per_batch() -> None:
+    world = World(seed=7, permits=64)
+    for _ in range(500):
+        world.add()
+    for _ in range(64):
+        world.take()
+    world.server.reshape(OperationKind.SPLIT, [0])
+    refused = 0
+    while world.to_server:
+        world.serve()
+        refused += isinstance(world.to_client[-1][1], ScalableError)
+        world.answer()
+    assert refused == 64
+    assert world.outbox.take(world.now, 64) is None, "nothing is sent before the new layout is known"
+    world.finish()
+    world.check()
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_keyless_messages_are_spread_evenly_in_full_batches(count: int) -> None:
+    world = World(seed=1)
+    while len(world.server.layout.active) < count:
+        world.server.reshape(OperationKind.SPLIT, [world.server.layout.active[0].segment_id])
+    world.learn()
+    for number in range(200):
+        world.outbox.add(Entry(key=None, value=str(number).encode(), hash16=0))
+    world.sent[None] = [str(number).encode() for number in range(200)]
+    world.number = 200
+    batches = []
+    while (batch := world.outbox.take(0.0, 1_000)) is not None:
+        batches.append(batch)
+    per_segment = Counter(batch.segment_id for batch in batches)
+    assert len(per_segment) == count
+    assert max(per_segment.values()) - min(per_segment.values()) <= 1
+    assert all(len(batch.entries) == 5 for batch in batches)
+
+
+def test_a_batch_that_can_never_be_stored_fails_alone() -> None:
+    world = World(seed=3)
+    for _ in range(11):
+        world.add()
+    first, second = world.outbox.take(0.0, 8), world.outbox.take(0.0, 8)
+    assert first is not None
+    assert second is not None
+    body = {"code": "batch_invalid", "fields": {"problem": "it is odd"}}
+    failed = world.outbox.on_refused(0, first.request_id, "batch_invalid", body, 0.0)
+    assert [settled.entry for settled in failed] == first.entries
+    assert all(isinstance(settled.result, ScalableError) for settled in failed)
+    assert world.outbox.take(0.0, 8) is None, "what was in flight behind it must be answered first"
+    world.outbox.on_refused(0, second.request_id, "stream_broken", {}, 0.0)
+    again = world.outbox.take(0.0, 8)
+    assert again is second
+    assert again.restart
