@@ -185,22 +185,14 @@ def renew(lease: OperationLease, *, seconds: float) -> None:
     _write(lease, lease_expires_at=seconds_from_now(seconds))
 
 
-def advance(
-    lease: OperationLease,
-    *,
-    phase: Phase,
-    results: Mapping[str, Any],
-    timings: Mapping[str, float],
-    seconds: float,
-    epoch: int | None,
-) -> None:
-    """Record a phase as done with what it found out, and renew the lease; raises LeaseLost."""
+def advance(lease: OperationLease, operation: OperationView, *, seconds: float) -> None:
+    """Record the operation's present phase and what it found out, and renew the lease; raises LeaseLost."""
     _write(
         lease,
-        phase=phase.value,
-        results=dict(results),
-        timings=dict(timings),
-        epoch=epoch,
+        phase=operation.phase.value,
+        results=dict(operation.results),
+        timings=dict(operation.timings),
+        epoch=operation.epoch,
         error=None,
         lease_expires_at=seconds_from_now(seconds),
     )

@@ -1,6 +1,6 @@
 """Rows of topics and of their segments, read and written as layouts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -90,6 +90,22 @@ def subscription_names(incarnation: int) -> list[str]:
     """List a topic's subscriptions by name; under the topic's lock, none is made or deleted meanwhile."""
     rows = Subscription.objects.filter(topic_id=incarnation).order_by("name")
     return list(rows.values_list("name", flat=True))
+
+
+def segment_ids(incarnations: Collection[int]) -> set[tuple[int, int]]:
+    """Give (incarnation, segment id) of all segments of these topics, sealed ones too."""
+    rows = SegmentRow.objects.filter(topic_id__in=incarnations)
+    return set(rows.values_list("topic_id", "segment_id"))
+
+
+def active_segment_ids(*, after: int, topics: int) -> dict[int, list[int]]:
+    """Give the active segments of the next `topics` topics behind an incarnation, by incarnation."""
+    page = list(TopicRow.objects.filter(pk__gt=after).order_by("pk").values_list("pk", flat=True)[:topics])
+    active: dict[int, list[int]] = {incarnation: [] for incarnation in page}
+    rows = SegmentRow.objects.filter(topic_id__in=page, state=SegmentState.ACTIVE.value)
+    for incarnation, segment_id in rows.values_list("topic_id", "segment_id"):
+        active[incarnation].append(segment_id)
+    return active
 
 
 # Writing; the caller holds the topic's lock, except for `insert`.

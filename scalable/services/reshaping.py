@@ -1,0 +1,163 @@
+"""What each phase of a split or merge does (PIP-468, Split Protocol and Merge Protocol).
+
+A step has an effect on the segment stores, which is safe to repeat, and a part that joins the transaction in
+which the phase is recorded. A port inside the metadata database does everything in that transaction.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from django.conf import settings
+
+from scalable import announce
+from scalable.domain.operations import Phase, next_phase
+from scalable.segments.port import Fence, SegmentKey, SegmentPort
+from scalable.store import operations, topics
+from scalable.store.clock import database_now, milliseconds
+from scalable.store.operations import OperationLease, OperationView
+from scalable.store.topics import TopicView
+
+RENEWALS_PER_LEASE = 3
+
+
+class SubscriptionsMoved(Exception):
+    """Subscriptions were made or deleted since the children's cursors were made: the step is repeated."""
+
+
+@dataclass
+class Drive:
+    """One runner's work on one operation: what it knows, under which lease, and what it found out."""
+
+    operation: OperationView
+    lease: OperationLease
+    port: SegmentPort
+    results: dict[str, Any] = field(init=False)
+    epoch: int | None = field(init=False)
+    renewed_at: float = field(default_factory=monotonic)
+
+    def __post_init__(self) -> None:
+        self.results = dict(self.operation.results)
+        self.epoch = self.operation.epoch
+
+    @property
+    def next_phase(self) -> Phase | None:
+        """Give the phase that this port goes to next."""
+        return next_phase(self.operation.phase, self.port.transactional)
+
+    @property
+    def fence(self) -> Fence:
+        """Name the operation and the token under which effects are asked for."""
+        return Fence(self.operation.operation_id, self.lease.token)
+
+    @property
+    def parent_keys(self) -> list[SegmentKey]:
+        """Name the parents' stores in the order in which all lock them."""
+        return [self.key(parent_id) for parent_id in sorted(self.operation.plan.parent_ids)]
+
+    def key(self, segment_id: int) -> SegmentKey:
+        """Name the store of one of the topic's segments."""
+        return SegmentKey(self.operation.incarnation, segment_id)
+
+    def keep_alive(self) -> None:
+        """Renew the lease in good time while an effect has many stores to go through; raises LeaseLost."""
+        seconds = settings.SCALABLE_OPERATION_LEASE_SECONDS
+        if monotonic() - self.renewed_at > seconds / RENEWALS_PER_LEASE:
+            operations.renew(self.lease, seconds=seconds)
+            self.renewed_at = monotonic()
+
+
+def _nothing(drive: Drive) -> None:
+    """Do nothing: some phases have no effect, others no part in the transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """How a phase is reached: an effect that may be repeated, then what is committed with the record."""
+
+    effect: Callable[[Drive], None] = _nothing
+    commit: Callable[[Drive], None] = _nothing
+
+
+def step_to(phase: Phase, drive: Drive) -> Step:
+    """Give the step that leads from the operation's phase to this one."""
+    if drive.operation.phase is Phase.PLANNED and phase is Phase.COMMITTED:
+        return IN_PLACE
+    return STEPS[phase]
+
+
+def _create_children(drive: Drive) -> None:
+    names = topics.subscription_names(drive.operation.incarnation)
+    _make_stores(drive, names)
+    drive.results["subscriptions"] = names
+
+
+def _make_stores(drive: Drive, subscriptions: Sequence[str]) -> None:
+    for child in drive.operation.plan.children:
+        key = drive.key(child.segment_id)
+        drive.port.create(key, hash_range=child.hash_range, subscriptions=subscriptions, fence=drive.fence)
+        drive.keep_alive()
+
+
+def _terminate_parents(drive: Drive) -> None:
+    """Seal the parents' logs, then hand their producers' marks on, before a child can accept an append."""
+    ends: dict[str, int] = {}
+    for key in drive.parent_keys:
+        ends[str(key.segment_id)] = drive.port.terminate(key, fence=drive.fence)
+        announce.publish(announce.SegmentTerminated(key.incarnation, key.segment_id))
+        drive.keep_alive()
+    for child in drive.operation.plan.children:
+        drive.port.inherit_producer_marks(drive.parent_keys, drive.key(child.segment_id), fence=drive.fence)
+        drive.keep_alive()
+    drive.results["endOffsets"] = ends
+
+
+def _match_cursors(drive: Drive) -> None:
+    """Give the children the cursors of subscriptions that were made since, and take those of deleted ones."""
+    before = drive.results["subscriptions"]
+    names = topics.subscription_names(drive.operation.incarnation)
+    if names == before:
+        return
+    _make_stores(drive, names)
+    for name in set(before) - set(names):
+        for child_id in drive.operation.plan.child_ids:
+            drive.port.delete_cursor(drive.key(child_id), subscription=name)
+    drive.results["subscriptions"] = names
+
+
+def _commit_layout(drive: Drive) -> None:
+    """Apply the plan to the layout as it is now; raises SubscriptionsMoved when the cursors no longer fit."""
+    topic = topics.lock_incarnation(drive.operation.incarnation)
+    if topics.subscription_names(topic.incarnation) != drive.results["subscriptions"]:
+        raise SubscriptionsMoved
+    _replace_layout(drive, topic)
+
+
+def _reshape_in_place(drive: Drive) -> None:
+    """Do it all in one transaction: there is no moment without a segment that takes writes."""
+    topic = topics.lock_incarnation(drive.operation.incarnation)
+    _create_children(drive)
+    _terminate_parents(drive)
+    _replace_layout(drive, topic)
+
+
+def _replace_layout(drive: Drive, topic: TopicView) -> None:
+    layout = topic.layout.apply(drive.operation.plan, milliseconds(database_now()))
+    topics.write_layout(topic, layout)
+    topics.record_reshape_time(topic.incarnation, drive.operation.kind, drive.operation.created_at_ms)
+    drive.epoch = layout.epoch
+
+
+def _settle(drive: Drive) -> None:
+    """Evaluate drained segments and assignments anew, from the rows as committed."""
+
+
+STEPS: dict[Phase, Step] = {
+    Phase.CHILDREN_CREATED: Step(effect=_create_children),
+    Phase.TERMINATING: Step(),
+    Phase.PARENTS_TERMINATED: Step(effect=_terminate_parents),
+    Phase.COMMITTED: Step(effect=_match_cursors, commit=_commit_layout),
+    Phase.NOTIFIED: Step(effect=_settle),
+}
+IN_PLACE = Step(commit=_reshape_in_place)

@@ -1,0 +1,165 @@
+"""Split and merge: the requests, the questions, and the way back before the point of no return."""
+
+from collections.abc import Callable, Sequence
+
+from django.db import transaction
+
+from scalable import announce
+from scalable.domain.errors import EpochMoved, OperationNotAbortable, SegmentClaimed
+from scalable.domain.layout import Layout, ReshapePlan
+from scalable.domain.names import TopicName
+from scalable.domain.operations import Outcome, may_abort
+from scalable.segments.port import SegmentKey
+from scalable.segments.registry import segment_port
+from scalable.store import decisions, topics
+from scalable.store import operations as store
+from scalable.store.decisions import DecisionView
+from scalable.store.operations import OperationView
+from scalable.store.topics import TopicView
+
+__all__ = [
+    "DecisionView",
+    "OperationView",
+    "abort_operation",
+    "get_operation",
+    "list_decisions",
+    "list_operations",
+    "request_merge",
+    "request_split",
+]
+
+MANUAL = "manual"
+
+
+def request_split(
+    *,
+    name: TopicName,
+    segment_id: int,
+    boundaries: Sequence[int] | None = None,
+    expected_epoch: int | None = None,
+    actor: str,
+    reason: str = MANUAL,
+) -> OperationView:
+    """Write down a split at the midpoint, or before each of the `boundaries`, or join the same one under way.
+
+    Raises TopicNotFound, EpochMoved, SegmentNotFound, SegmentNotActive, SegmentTooNarrow, InvalidBoundaries,
+    SegmentClaimed.
+    """
+    return _request(
+        name=name,
+        plan_on=lambda layout: layout.plan_split(segment_id, boundaries),
+        expected_epoch=expected_epoch,
+        actor=actor,
+        reason=reason,
+    )
+
+
+def request_merge(
+    *,
+    name: TopicName,
+    segment_ids: Sequence[int],
+    expected_epoch: int | None = None,
+    actor: str,
+    reason: str = MANUAL,
+) -> OperationView:
+    """Write down a merge of two or more neighbours, or join the same one under way.
+
+    Raises TopicNotFound, EpochMoved, SegmentNotFound, SegmentNotActive, SegmentsNotAdjacent, SegmentClaimed.
+    """
+    return _request(
+        name=name,
+        plan_on=lambda layout: layout.plan_merge(segment_ids),
+        expected_epoch=expected_epoch,
+        actor=actor,
+        reason=reason,
+    )
+
+
+def _request(
+    *,
+    name: TopicName,
+    plan_on: Callable[[Layout], ReshapePlan],
+    expected_epoch: int | None,
+    actor: str,
+    reason: str,
+) -> OperationView:
+    with transaction.atomic():
+        topic = topics.lock(name)
+        if expected_epoch not in (None, topic.epoch):
+            raise EpochMoved(expected_epoch=expected_epoch, current_epoch=topic.epoch)
+        plan = plan_on(topic.layout)
+        return _running(topic, plan) or _begin(topic, plan, actor=actor, reason=reason)
+
+
+def _running(topic: TopicView, plan: ReshapePlan) -> OperationView | None:
+    """Give the unfinished operation that does the same; raises SegmentClaimed for one that does not."""
+    claiming = store.claiming(topic.incarnation, plan.parent_ids)
+    for segment_id, operation in claiming.items():
+        if not operation.plan.same_request_as(plan):
+            raise SegmentClaimed(segment_id=segment_id, operation_id=operation.operation_id)
+    return next(iter(claiming.values()), None)
+
+
+def _begin(topic: TopicView, plan: ReshapePlan, *, actor: str, reason: str) -> OperationView:
+    """Burn the children's ids for good: an abort leaves a gap, and no store is taken for another."""
+    topics.reserve(topic, topic.layout.reserve(plan))
+    operation = store.insert(
+        incarnation=topic.incarnation, topic=topic.name, plan=plan, actor=actor, reason=reason
+    )
+    announce.publish(announce.OperationRequested(operation.operation_id))
+    announce_step(operation, topics.raise_revision(topic.incarnation))
+    return operation
+
+
+def announce_step(operation: OperationView, revision: int) -> None:
+    """Tell those who watch the topic and those who wait for the operation that it moved."""
+    announce.publish(announce.OperationChanged(operation.operation_id, operation.incarnation))
+    announce.publish(announce.TopicChanged(operation.incarnation, str(operation.topic), revision))
+
+
+def get_operation(*, name: TopicName, operation_id: str) -> OperationView:
+    """Read an operation of a topic; raises OperationNotFound."""
+    return store.of_topic(name, operation_id)
+
+
+def list_operations(*, name: TopicName, limit: int, unfinished_only: bool = False) -> list[OperationView]:
+    """List a topic's operations, newest first; raises TopicNotFound."""
+    operations = store.newest(name, limit=limit, unfinished_only=unfinished_only)
+    if not operations:
+        topics.read(name)
+    return operations
+
+
+def abort_operation(*, name: TopicName, operation_id: str, actor: str) -> OperationView:
+    """End an operation that has not terminated anything yet; one that was aborted stays so.
+
+    Raises TopicNotFound, OperationNotFound, OperationNotAbortable.
+    """
+    with transaction.atomic():
+        topic = topics.lock(name)
+        operation = store.lock(operation_id, incarnation=topic.incarnation)
+        if operation.outcome is not Outcome.ABORTED:
+            if operation.outcome is not None or not may_abort(operation.phase):
+                raise OperationNotAbortable(operation_id=operation_id, phase=operation.phase.value)
+            store.abort(operation_id)
+            announce_step(operation, topics.raise_revision(topic.incarnation))
+    delete_children(operation)
+    return store.read(operation_id)
+
+
+def delete_children(operation: OperationView) -> None:
+    """Remove the stores that an operation made for children that will never be.
+
+    What a fenced-off driver makes after this, it makes in vain: the sweep of orphans finds it.
+    """
+    port = segment_port()
+    for child_id in operation.plan.child_ids:
+        port.delete(SegmentKey(operation.incarnation, child_id))
+
+
+def list_decisions(*, name: TopicName, limit: int) -> list[DecisionView]:
+    """List what the autoscaler decided about a topic, newest first; raises TopicNotFound."""
+    found = decisions.newest(name, limit=limit)
+    if not found:
+        topics.read(name)
+    return found
