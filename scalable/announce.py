@@ -80,6 +80,13 @@ class AssignmentChanged(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumersChanged(Notice):
+    """A consumer of a STREAM subscription was registered or removed: the consumer rule may fire."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
 class CursorMoved(Notice):
     """A subscription acknowledged messages of a sealed segment, which may have drained it."""
 

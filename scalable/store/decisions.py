@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 
 from scalable.domain.autoscale import Decision
 from scalable.domain.names import TopicName
@@ -60,7 +60,7 @@ def lock_due(*, limit: int) -> list[DueTopic]:
         .exclude(namespace__tenant=SYSTEM_TENANT)
         .select_related("namespace")
         .select_for_update(no_key=True, skip_locked=True, of=("self",))
-        .order_by("next_evaluation_at")
+        .order_by(F("next_evaluation_at").asc(nulls_first=True))
     )
     return [
         DueTopic(

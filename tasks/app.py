@@ -1,0 +1,33 @@
+"""The Celery application: settings and schedule come from Django's settings, tasks from this package."""
+
+import os
+
+from celery import Celery
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
+
+STORE_SWEEP_SECONDS = 60
+
+app = Celery("scalable")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.imports = ["tasks.jobs"]
+app.conf.beat_schedule = {
+    # A tick that waited for longer than the next one is due is dropped: ticks must not pile up behind a
+    # stopped worker.
+    "sweep-operations": {
+        "task": "tasks.jobs.sweep_operations",
+        "schedule": settings.SCALABLE_OPERATION_SWEEP_SECONDS,
+        "options": {"expires": settings.SCALABLE_OPERATION_SWEEP_SECONDS},
+    },
+    "sweep-stores": {
+        "task": "tasks.jobs.sweep_stores",
+        "schedule": STORE_SWEEP_SECONDS,
+        "options": {"expires": STORE_SWEEP_SECONDS},
+    },
+    "autoscale-tick": {
+        "task": "tasks.jobs.autoscale_tick",
+        "schedule": settings.SCALABLE_AUTOSCALE_TICK_SECONDS,
+        "options": {"expires": settings.SCALABLE_AUTOSCALE_TICK_SECONDS},
+    },
+}

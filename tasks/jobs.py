@@ -1,0 +1,44 @@
+"""Tasks: each calls one service."""
+
+import os
+import socket
+import threading
+
+from celery import shared_task
+
+from scalable.services import autoscaling, driver, sweeping
+
+
+@shared_task
+def drive(operation_id: str) -> None:
+    """Drive an operation to its end."""
+    driver.drive_operation(operation_id=operation_id, runner=runner_name())
+
+
+@shared_task
+def sweep_operations() -> None:
+    """Queue operations again that wait for a runner."""
+    sweeping.sweep_operations()
+
+
+@shared_task
+def sweep_stores() -> None:
+    """Remove orphaned segment stores and make missing ones."""
+    sweeping.sweep_stores()
+
+
+@shared_task
+def autoscale_tick() -> None:
+    """Evaluate the topics whose time has come."""
+    autoscaling.evaluate_due_topics()
+
+
+@shared_task
+def evaluate(incarnation: int) -> None:
+    """Evaluate a topic whose consumers changed."""
+    autoscaling.evaluate_topic(incarnation=incarnation)
+
+
+def runner_name() -> str:
+    """Name this thread of this process of this host, for the rows that show who holds a lease."""
+    return f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
