@@ -1,0 +1,51 @@
+/** The public REST API, with the browser's session. */
+
+/** An answer of the API that is not a success: the product's error body. */
+export class ApiError extends Error {
+  /** @param {number} status @param {{reason?: string, code?: string, hint?: string, fields?: object}} body */
+  constructor(status, body) {
+    super(body.reason || `the server answered ${status}`);
+    this.status = status;
+    this.code = body.code ?? "";
+    this.hint = body.hint ?? "";
+    this.fields = body.fields ?? {};
+  }
+
+  /** One sentence for a person: the reason and what to do about it. */
+  get sentence() {
+    return this.hint ? `${this.message} ${this.hint}` : this.message;
+  }
+}
+
+function csrfToken() {
+  return document.cookie.split("; ").find((part) => part.startsWith("csrftoken="))?.slice(10) ?? "";
+}
+
+/**
+ * @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers]
+ * @returns {Promise<{body: any, headers: Headers, status: number}>}
+ */
+export async function call(method, path, body, headers = {}) {
+  const response = await fetch(path, {
+    method,
+    credentials: "same-origin",
+    headers: {
+      Accept: "application/json",
+      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      ...(method === "GET" ? {} : { "X-CSRFToken": csrfToken() }),
+      ...headers,
+    },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const text = await response.text();
+  const parsed = text && response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : null;
+  if (response.status === 401) location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+  if (!response.ok) throw new ApiError(response.status, parsed ?? {});
+  return { body: parsed, headers: response.headers, status: response.status };
+}
+
+/** @param {string} path @returns {Promise<any>} */
+export const get = async (path) => (await call("GET", path)).body;
+
+/** The REST address of a topic. @param {string[]} parts */
+export const topicPath = (...parts) => `/admin/v2/scalable/${parts.map(encodeURIComponent).join("/")}`;

@@ -1,0 +1,29 @@
+/** One dialog that asks, acts, and shows why an action was refused without closing. */
+
+import { ApiError } from "./api.js";
+
+/**
+ * @param {HTMLDialogElement} dialog holding a form with a cancel button and one primary button
+ * @param {(form: HTMLFormElement) => Promise<unknown>} act resolves when done; an ApiError is shown in the dialog
+ */
+export function ask(dialog, act) {
+  const form = /** @type {HTMLFormElement} */ (dialog.querySelector("form"));
+  const problem = /** @type {HTMLElement} */ (dialog.querySelector(".banner"));
+  const primary = /** @type {HTMLButtonElement} */ (dialog.querySelector("button.primary"));
+  problem.hidden = true;
+  primary.disabled = false;
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    primary.disabled = true;
+    try {
+      await act(form);
+      dialog.close();
+    } catch (error) {
+      problem.textContent = error instanceof ApiError ? error.sentence : `Not done: ${error}`;
+      problem.hidden = false;
+      primary.disabled = false;
+    }
+  };
+  form.querySelector("[value=cancel]").addEventListener("click", () => dialog.close(), { once: true });
+  dialog.showModal();
+}

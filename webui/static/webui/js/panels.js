@@ -1,0 +1,204 @@
+/** Tables and panels beside the map: active segments, operations with their steps, the last decision, the selection. */
+
+import { call } from "./api.js";
+import { heat } from "./colour.js";
+import { ask } from "./dialogs.js";
+import { bytes, clock, duration, element, moment, range, rate } from "./format.js";
+import { active } from "./model.js";
+
+const PHASES = ["PLANNED", "CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED", "COMMITTED", "NOTIFIED"];
+
+/** @param {import("./model.js").Topic} topic @param {import("./model.js").Segment[]} segments */
+export function figures(topic, segments) {
+  const loads = topic.detail?.loads ?? {};
+  const known = segments.filter((one) => loads[one.segmentId]);
+  const sum = (field) => known.reduce((total, one) => total + loads[one.segmentId][field], 0);
+  const partly = known.length && known.length < segments.length ? "≥ " : "";
+  const put = (id, text) => (document.getElementById(`figure-${id}`).textContent = text);
+  put("active", String(segments.length));
+  put("sealed", String(topic.segments.size - segments.length));
+  put("epoch", String(topic.epoch));
+  put("in", known.length ? partly + rate(sum("msgRateIn")) : "unknown");
+  put("out", known.length ? partly + rate(sum("msgRateOut")) : "unknown");
+}
+
+export class Panels {
+  /** @param {string} path @param {(id: number) => void} onSelect */
+  constructor(path, onSelect) {
+    this.path = path;
+    this.onSelect = onSelect;
+    this.topic = null;
+    this.selected = null;
+    this.chosen = new Set();
+    this.recent = [];
+    document.getElementById("merge").addEventListener("click", () => this.askMerge());
+  }
+
+  /** @param {import("./model.js").Topic} topic */
+  show(topic) {
+    this.topic = topic;
+    this.drawSegments();
+    this.drawOperations();
+    this.drawDecision();
+    this.drawSelected();
+  }
+
+  select(id) {
+    this.selected = id;
+    for (const row of document.querySelectorAll("#segment-rows tr")) row.classList.toggle("selected", Number(row.dataset.segment) === id);
+    this.drawSelected();
+  }
+
+  setRecent(operations) {
+    this.recent = operations;
+    if (this.topic) this.drawOperations();
+  }
+
+  drawSegments() {
+    const list = active(this.topic);
+    const ids = new Set(list.map((one) => one.segmentId));
+    this.chosen = new Set([...this.chosen].filter((id) => ids.has(id)));
+    const focused = document.activeElement?.closest?.("#segment-rows tr") ? document.activeElement : null;
+    const place = focused && [focused.closest("tr").dataset.segment, focused.dataset.role];
+    document.getElementById("segment-rows").replaceChildren(...list.map((one) => this.row(one)));
+    if (place) document.querySelector(`#segment-rows tr[data-segment="${place[0]}"] [data-role="${place[1]}"]`)?.focus();
+    this.drawMergeButton();
+  }
+
+  row(one) {
+    const load = this.topic.detail?.loads?.[one.segmentId];
+    const found = heat(load, this.topic.detail?.policy ?? {});
+    const label = `Select segment ${one.segmentId} for a merge`;
+    const box = element("input", { type: "checkbox", "aria-label": label, "data-role": "box", onchange: () => this.choose(one.segmentId, box.checked) });
+    box.checked = this.chosen.has(one.segmentId);
+    const split = element("button", { type: "button", class: "small", "data-role": "split", onclick: () => this.askSplit(one) }, "Split…");
+    split.disabled = one.start === one.end;
+    if (split.disabled) split.title = "One hash wide: it cannot be split";
+    const number = (text) => element("td", { class: "number" }, text);
+    const row = element("tr", { "data-segment": one.segmentId, class: one.segmentId === this.selected ? "selected" : null },
+      element("td", {}, box),
+      element("td", { class: "number" }, element("button", { type: "button", class: "quiet small", "data-role": "pick", onclick: () => this.onSelect(one.segmentId) }, String(one.segmentId))),
+      element("td", { class: "code" }, range(one)),
+      number(`${(((one.end - one.start + 1) / 65536) * 100).toFixed(1)} %`),
+      number(rate(load?.msgRateIn)), number(bytes(load?.bytesRateIn)), number(rate(load?.msgRateOut)), number(bytes(load?.bytesRateOut)),
+      element("td", {}, gauge(found)),
+      element("td", {}, one.parentIds.join(", ") || "–"),
+      element("td", { title: moment(one.createdAtMs) }, duration(Date.now() - one.createdAtMs)),
+      element("td", {}, split));
+    return row;
+  }
+
+  choose(id, on) {
+    if (on) this.chosen.add(id);
+    else this.chosen.delete(id);
+    this.drawMergeButton();
+  }
+
+  drawMergeButton() {
+    const button = document.getElementById("merge");
+    const picked = active(this.topic).filter((one) => this.chosen.has(one.segmentId));
+    const adjacent = picked.every((one, index) => index === 0 || picked[index - 1].end + 1 === one.start);
+    button.disabled = picked.length < 2 || !adjacent;
+    button.title = picked.length < 2 ? "Select two or more neighbours" : adjacent ? "" : "Only neighbours in the hash range merge";
+    button.textContent = picked.length > 1 ? `Merge ${picked.length} selected…` : "Merge selected…";
+  }
+
+  askSplit(one) {
+    const middle = one.start + Math.floor((one.end - one.start) / 2);
+    this.confirm(`Split segment ${one.segmentId}?`, "Split", [
+      `${range(one)} is sealed and becomes ${range({ start: one.start, end: middle })} and ${range({ start: middle + 1, end: one.end })}.`,
+      "Producers and consumers go on; readers finish the parent before its children.",
+    ], `/split/${one.segmentId}`);
+  }
+
+  askMerge() {
+    const picked = active(this.topic).filter((one) => this.chosen.has(one.segmentId));
+    const ids = picked.map((one) => one.segmentId);
+    this.confirm(`Merge segments ${ids.join(", ")}?`, "Merge", [
+      `They are sealed and become one segment ${range({ start: picked[0].start, end: picked.at(-1).end })}.`,
+      "Its readers wait until all of them are drained.",
+    ], "/merge", { segmentIds: ids });
+  }
+
+  /** Ask once, then send with the epoch that the person saw. */
+  confirm(title, verb, sentences, action, body) {
+    const epoch = this.topic.epoch;
+    document.getElementById("confirm-title").textContent = title;
+    document.getElementById("confirm-go").textContent = verb;
+    document.getElementById("confirm-body").replaceChildren(...sentences.map((text) => element("p", {}, text)));
+    ask(/** @type {HTMLDialogElement} */ (document.getElementById("confirm")), () =>
+      call("POST", `${this.path}${action}?expectedEpoch=${epoch}`, body, { Prefer: "respond-async" }));
+  }
+
+  drawOperations() {
+    const running = this.topic.detail?.operations ?? [];
+    const ids = new Set(running.map((one) => one.operationId));
+    const all = [...running, ...this.recent.filter((one) => !ids.has(one.operationId))];
+    document.getElementById("operations").replaceChildren(
+      ...(all.length ? all.map((one) => operation(one)) : [element("p", { class: "note" }, "None yet. A split or merge shows its steps here.")]));
+  }
+
+  drawDecision() {
+    const decision = this.topic.detail?.decision;
+    document.getElementById("decision").replaceChildren(...(decision ? decisionParts(decision) : [
+      element("p", { class: "note" }, "The autoscaler has not looked at this topic yet."),
+    ]));
+    if (this.topic.detail && !this.topic.detail.loadKnown)
+      document.getElementById("decision").append(element("p", { class: "note" }, "The load is not known: no report within three windows. Load rules hold still."));
+  }
+
+  drawSelected() {
+    const one = this.topic?.segments.get(this.selected);
+    const pairs = !one ? [element("p", { class: "note" }, "Choose a segment in the map or the table.")] : [element("dl", { class: "pairs" },
+      ...[["Id", one.segmentId], ["Hash range", range(one)], ["State", one.state], ["Created", `${moment(one.createdAtMs)}, epoch ${one.createdAtEpoch}`],
+        ["Sealed", one.state === "SEALED" ? `${moment(one.sealedAtMs)}, epoch ${one.sealedAtEpoch}` : "–"],
+        ["Parents", one.parentIds.join(", ") || "–"], ["Children", one.childIds.join(", ") || "–"], ["Served by", one.nodeUrl ?? "–"],
+      ].flatMap(([name, value]) => [element("dt", {}, String(name)), element("dd", {}, String(value))]))];
+    document.getElementById("selected").replaceChildren(...pairs);
+  }
+}
+
+function gauge(found) {
+  if (!found) return element("span", { class: "note" }, "unknown");
+  const percent = Math.round(found.share * 100);
+  const bar = element("i", {});
+  bar.style.width = `${Math.min(100, percent)}%`;
+  return element("span", { title: `${found.metric}: ${percent} % of the split threshold` },
+    element("span", { class: `gauge ${found.share > 1 ? "over" : ""}` }, bar), ` ${percent} %`);
+}
+
+function operation(one) {
+  const reached = PHASES.indexOf(one.phase);
+  const known = Object.keys(one.timings ?? {});
+  const shown = PHASES.filter((phase, index) => known.includes(phase) || index === reached || phase === "NOTIFIED");
+  const steps = shown.map((phase) => {
+    const done = one.outcome === "SUCCEEDED" || PHASES.indexOf(phase) <= reached;
+    const taken = one.timings?.[phase];
+    return element("li", { class: done ? "done" : one.outcome ? "" : "now" }, phase.toLowerCase().replaceAll("_", " ") + (taken == null ? "" : ` ${duration(taken)}`));
+  });
+  return element("div", { class: "operation", "data-operation": one.operationId },
+    element("b", {}, `${one.kind === "SPLIT" ? "Split" : "Merge"} ${one.plan.parentIds.join(", ")} → ${one.plan.children.map((child) => child.segmentId).join(", ")}`), " ",
+    element("span", { class: `outcome ${one.outcome ?? ""}` }, one.outcome ? one.outcome.toLowerCase() : "running"),
+    element("div", { class: "note" }, `${one.actor} · ${one.reason} · ${clock(one.createdAtMs)}`),
+    element("ol", { class: "steps" }, ...steps),
+    ...(one.error ? [element("div", { class: "banner error" }, one.error.reason ?? JSON.stringify(one.error))] : []));
+}
+
+function decisionParts(decision) {
+  const what = decision.action ? `${decision.action.toLowerCase()} of ${decision.segmentIds.join(", ")}` : "no change";
+  return [
+    element("p", {}, element("b", {}, what), ` · ${decision.rule}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
+    explanation(decision.explanation),
+  ];
+}
+
+/** The reasons as a nested list: whatever the evaluator recorded, guards with their numbers. */
+function explanation(value) {
+  const lines = Array.isArray(value) ? value : Object.entries(value ?? {}).map(([name, held]) => ({ [name]: held }));
+  return element("ul", { class: "guards" }, ...lines.map((line) => element("li", {}, typeof line === "string" ? line : words(line))));
+}
+
+function words(line) {
+  return Object.entries(line).filter(([, value]) => value != null)
+    .map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(" · ");
+}

@@ -1,0 +1,15 @@
+"""The dashboard's pages."""
+
+from django.contrib.auth.views import LoginView, LogoutView
+from django.urls import path
+
+from webui import views
+
+app_name = "webui"
+urlpatterns = [
+    path("", views.home, name="home"),
+    path("login", LoginView.as_view(template_name="webui/login.html"), name="login"),
+    path("logout", LogoutView.as_view(), name="logout"),
+    path("topics", views.topics, name="topics"),
+    path("topics/<str:tenant>/<str:namespace>/<str:topic>", views.topic, name="topic"),
+]

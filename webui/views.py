@@ -1,0 +1,47 @@
+"""Shell pages: each is drawn by its ES module from the public API; none reads topics itself."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.csrf import ensure_csrf_cookie
+
+Arguments = ParamSpec("Arguments")
+View = Callable[Concatenate[HttpRequest, Arguments], HttpResponse]
+
+# The pages run their own modules only: no inline script, no foreign host. Drawn colours are style attributes.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self' ws: wss:; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+
+
+def _page(view: View[Arguments]) -> View[Arguments]:
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponse:
+        response = view(request, *args, **kwargs)
+        response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+        return response
+
+    return ensure_csrf_cookie(login_required(guarded))
+
+
+@login_required
+def home(request: HttpRequest) -> HttpResponse:
+    """Lead to the topic list."""
+    return redirect("webui:topics")
+
+
+@_page
+def topics(request: HttpRequest) -> HttpResponse:
+    """The topics of one namespace (`?namespace=tenant/name`)."""
+    return render(request, "webui/topics.html", {"namespace": request.GET.get("namespace", "public/default")})
+
+
+@_page
+def topic(request: HttpRequest, tenant: str, namespace: str, topic: str) -> HttpResponse:
+    """One topic: its map, active segments, operations and the last decision."""
+    return render(request, "webui/topic.html", {"tenant": tenant, "namespace": namespace, "topic": topic})
