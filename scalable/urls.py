@@ -1,9 +1,12 @@
 """Every HTTP door of a node."""
 
+from importlib.util import find_spec
+
 from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from django.urls import URLPattern, URLResolver, include, path
 
 from scalable.api import errors
+from scalable.api.urls import urlpatterns as api_urlpatterns
 
 
 def livez(request: HttpRequest) -> HttpResponse:
@@ -13,6 +16,8 @@ def livez(request: HttpRequest) -> HttpResponse:
 
 handler404 = errors.unknown_path
 handler500 = errors.server_error
-urlpatterns = [
+urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", livez, name="livez"),
+    *api_urlpatterns,
+    *([path("", include("webui.urls"))] if find_spec("webui.urls") else []),
 ]

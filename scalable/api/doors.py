@@ -1,0 +1,54 @@
+"""A door: all about one method of one REST path; the checks and the OpenAPI description come from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from scalable.api.serializers import Query
+from scalable.domain.errors import (
+    Forbidden,
+    Internal,
+    InvalidName,
+    InvalidParameter,
+    ScalableError,
+    TooManyRequests,
+    Unauthenticated,
+    UnknownField,
+    UnreadableBody,
+)
+from scalable.services.access import Right
+
+COMMON_ERRORS: tuple[type[ScalableError], ...] = (
+    InvalidName,
+    InvalidParameter,
+    UnknownField,
+    UnreadableBody,
+    Unauthenticated,
+    Forbidden,
+    TooManyRequests,
+    Internal,
+)
+"""What every door may refuse with."""
+
+
+class NoQuery(Query):
+    """No parameter is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who may enter, what is read, what is answered, and how it is refused.
+
+    `answers` maps each status of success to the type of its body (None: no body, bytes: octets). `errors` are
+    the refusals beside those that every door has. `body` is the type that is read; None allows no body.
+    """
+
+    summary: str
+    right: Right
+    answers: Mapping[int, Any]
+    errors: tuple[type[ScalableError], ...] = ()
+    query: type[Query] = NoQuery
+    body: Any = None
+    body_required: bool = True
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers of the answer that carry something, with what they carry."""

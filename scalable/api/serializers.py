@@ -1,0 +1,309 @@
+"""What REST reads and answers, as types: strict about unknown fields, unknown parameters and every bound.
+
+Names are those of the wire. The OpenAPI description is made from these types (`scalable.api.schema`).
+"""
+
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from django.http import QueryDict
+from msgspec import UNSET, Meta, UnsetType
+
+from scalable.domain.errors import InvalidParameter, UnknownField, UnreadableBody
+
+MAX_BIGINT = 2**63 - 1
+MAX_TIME_MS = 253_402_300_799_000
+MAX_PAGE = 1_000
+MAX_NAMES_PAGE = 10_000
+MAX_BATCHES_BYTES = 8 * 1024 * 1024
+_UNKNOWN_FIELD = "Object contains unknown field"
+_Query = TypeVar("_Query", bound="Query")
+
+Identifier = Annotated[int, Meta(ge=0, le=MAX_BIGINT)]
+TimeMs = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
+PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
+PropertyKey = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
+PropertyValue = Annotated[str, Meta(max_length=4096, pattern=r"^[^\x00]*$")]
+Properties = Annotated[dict[PropertyKey, PropertyValue], Meta(max_length=100)]
+
+
+class Body(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """A JSON object that is read or answered."""
+
+
+class Query(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, rename="camel"):
+    """The parameters behind the question mark."""
+
+
+# Queries
+
+
+class ListTopicsQuery(Query):
+    """`property=key=value` may be repeated: all must hold."""
+
+    property: list[str] = []
+    limit: Annotated[int, Meta(ge=1, le=MAX_NAMES_PAGE)] = 1_000
+    offset: Identifier = 0
+
+
+class CreateTopicQuery(Query):
+    """With how many segments the topic begins."""
+
+    num_initial_segments: Annotated[int, Meta(ge=-MAX_BIGINT, le=MAX_BIGINT)] = 1
+
+
+class DeleteTopicQuery(Query):
+    """`force` deletes although somebody is connected."""
+
+    force: bool = False
+
+
+class ReshapeQuery(Query):
+    """The epoch that the caller saw; the request is refused when the layout has moved on."""
+
+    expected_epoch: Identifier | UnsetType = UNSET
+
+
+class ListOperationsQuery(Query):
+    """A page, the newest first."""
+
+    limit: PageSize = 100
+    unfinished: bool = False
+
+
+class ListDecisionsQuery(Query):
+    """A page, the newest first."""
+
+    limit: PageSize = 100
+
+
+class TilesQuery(Query):
+    """A span of minutes, both ends included."""
+
+    from_ms: TimeMs = 0
+    to_ms: TimeMs = MAX_TIME_MS
+
+
+class BatchesQuery(Query):
+    """Where to read, and about how many bytes at most (one batch comes even when it is larger)."""
+
+    offset: Identifier = 0
+    max_bytes: Annotated[int, Meta(ge=1, le=MAX_BATCHES_BYTES)] = 1024 * 1024
+
+
+class CreateSubscriptionQuery(Query):
+    """The kind of subscription; it never changes."""
+
+    type: Literal["STREAM", "QUEUE"] = "STREAM"
+
+
+# Bodies that are read
+
+
+class SplitBody(Body):
+    """The first hashes of the second and later children, ascending; without them the range is halved."""
+
+    boundaries: Annotated[list[int], Meta(max_length=65_535)] | None = None
+
+
+class MergeBody(Body):
+    """Two or more neighbours."""
+
+    segment_ids: Annotated[list[Identifier], Meta(max_length=65_536)]
+
+
+class LoadReportBody(Body):
+    """Rates that a reporter computed, and up to when its input was complete."""
+
+    reporter: str
+    watermark_ms: TimeMs
+    loads: list[dict[str, Any]]
+
+
+class TileReportBody(Body):
+    """One-minute tiles; one that is there is replaced."""
+
+    tiles: list[dict[str, Any]]
+
+
+# Bodies that are answered
+
+
+class ErrorBody(Body):
+    """Why a request was refused; `code` is stable, `fields` name what the sentence speaks of."""
+
+    reason: str
+    code: str
+    fields: dict[str, Any]
+    hint: str
+
+
+class HashRangeBody(Body):
+    """Inclusive 16-bit hashes."""
+
+    start: Annotated[int, Meta(ge=0, le=65_535)]
+    end: Annotated[int, Meta(ge=0, le=65_535)]
+
+
+class SegmentBody(Body):
+    """A node of the DAG; `sealedAtEpoch` is 0 and `sealedAtMs` -1 while it is ACTIVE."""
+
+    segment_id: Identifier
+    hash_range: HashRangeBody
+    state: Literal["ACTIVE", "SEALED"]
+    parent_ids: list[Identifier]
+    child_ids: list[Identifier]
+    created_at_epoch: int
+    sealed_at_epoch: int
+    created_at_ms: int
+    sealed_at_ms: int
+
+
+class TopicBody(Body):
+    """A topic's metadata; `segments` by id."""
+
+    name: str
+    incarnation: int
+    epoch: int
+    revision: int
+    next_segment_id: Identifier
+    segments: dict[str, SegmentBody]
+    properties: dict[str, str]
+    auto_scale_policy: dict[str, Any] | None
+    created_at_ms: int
+
+
+class OperationBody(Body):
+    """A split or merge: its plan, how far it is, and how it ended."""
+
+    operation_id: str
+    kind: Literal["SPLIT", "MERGE"]
+    topic: str
+    phase: str
+    outcome: Literal["SUCCEEDED", "ABORTED", "FAILED"] | None
+    plan: dict[str, Any]
+    actor: str
+    reason: str
+    created_at_ms: int
+    finished_at_ms: int | None
+    timings: dict[str, Any]
+    error: dict[str, Any] | None
+    epoch: int | None
+
+
+class OperationsBody(Body):
+    """A page of operations, the newest first."""
+
+    operations: list[OperationBody]
+
+
+class DecisionsBody(Body):
+    """A page of the autoscaler's decisions, the newest first."""
+
+    decisions: list[dict[str, Any]]
+
+
+class EffectivePolicyBody(Body):
+    """The resolved policy, where each field comes from, and which rules it breaks."""
+
+    policy: dict[str, Any]
+    sources: dict[str, str]
+    violations: list[str]
+
+
+class LoadsBody(Body):
+    """Rates per segment id, as of the pipeline's watermark; `known` is false when that is too old."""
+
+    watermark_ms: int | None
+    known: bool
+    segments: dict[str, dict[str, float]]
+
+
+class TileBody(Body):
+    """A minute of a segment: messages in per second, mean and largest, per 1/32 of its range."""
+
+    segment_id: Identifier
+    minute_ms: TimeMs
+    mean: list[float]
+    max: list[float]
+
+
+class TilesBody(Body):
+    """Tiles, ascending by minute."""
+
+    tiles: list[TileBody]
+
+
+class ReportOutcomeBody(Body):
+    """How many entries were written, needed no writing, or named what is not there."""
+
+    written: int
+    unchanged: int
+    unknown: int
+
+
+class PositionBody(Body):
+    """Offsets of one segment and its place in the DAG."""
+
+    start_offset: int
+    end_offset: int
+    state: Literal["ACTIVE", "SEALED"]
+    terminated: bool
+    parent_ids: list[Identifier]
+    child_ids: list[Identifier]
+
+
+class PositionsBody(Body):
+    """Positions by segment id."""
+
+    incarnation: int
+    epoch: int
+    segments: dict[str, PositionBody]
+
+
+class SubscriptionBody(Body):
+    """A subscription and its kind."""
+
+    name: str
+    type: Literal["STREAM", "QUEUE"]
+
+
+class SubscriptionsBody(Body):
+    """The subscriptions of a topic, by name."""
+
+    subscriptions: list[SubscriptionBody]
+
+
+def read_body(data: bytes, shape: Any) -> Any:
+    """Read a JSON body of a type; raises UnreadableBody, UnknownField."""
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except msgspec.ValidationError as error:
+        _raise_unknown_field(error, shape)
+        raise UnreadableBody(problem=str(error)) from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadableBody(problem=str(error)) from error
+
+
+def read_query(parameters: QueryDict, shape: type[_Query]) -> _Query:
+    """Read query parameters; raises InvalidParameter, UnknownField."""
+    lists = {field.encode_name for field in msgspec.structs.fields(shape) if field.type == list[str]}
+    values: dict[str, Any] = {}
+    for name, given in parameters.lists():
+        if name not in lists and len(given) > 1:
+            raise InvalidParameter(parameter=name, value=given[:10], problem="it is given more than once")
+        values[name] = given if name in lists else given[0]
+    try:
+        return msgspec.convert(values, shape, strict=False)
+    except msgspec.ValidationError as error:
+        _raise_unknown_field(error, shape)
+        name = str(error).rpartition("$.")[2].rstrip("`")
+        value = str(values.get(name, ""))[:100]
+        raise InvalidParameter(parameter=name, value=value, problem=str(error)) from error
+
+
+def _raise_unknown_field(error: msgspec.ValidationError, shape: Any) -> None:
+    if str(error).startswith(_UNKNOWN_FIELD):
+        field = str(error).split("`")[1][:100]
+        known = [known.encode_name for known in msgspec.structs.fields(shape)]
+        raise UnknownField(field=field, known=known) from error

@@ -1,0 +1,33 @@
+"""Every REST door, by its path; the dashboard and the API are told apart by the prefix `/admin/v2/`."""
+
+from django.urls import URLPattern, path
+
+from scalable.api.views import loads, scaling, topics
+
+TOPICS = "admin/v2/scalable"
+TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
+LOAD = "admin/v2/scalable-load"
+
+urlpatterns: list[URLPattern] = [
+    path(f"{TOPICS}/<str:tenant>/<str:namespace>", topics.NamespaceView.as_view(), name="namespace"),
+    path(TOPIC, topics.TopicView.as_view(), name="topic"),
+    path(f"{TOPIC}/split/<str:segment_id>", scaling.SplitView.as_view(), name="split"),
+    path(f"{TOPIC}/merge", scaling.MergeView.as_view(), name="merge"),
+    path(
+        f"{TOPIC}/merge/<str:segment_id>/<str:other_segment_id>",
+        scaling.MergePairView.as_view(),
+        name="merge-pair",
+    ),
+    path(f"{TOPIC}/operations", scaling.OperationsView.as_view(), name="operations"),
+    path(f"{TOPIC}/operations/<str:operation_id>", scaling.OperationView.as_view(), name="operation"),
+    path(f"{TOPIC}/operations/<str:operation_id>/abort", scaling.AbortView.as_view(), name="abort"),
+    path(f"{TOPIC}/decisions", scaling.DecisionsView.as_view(), name="decisions"),
+    path(f"{TOPIC}/autoScalePolicy", scaling.PolicyView.as_view(), name="policy"),
+    path(
+        f"{TOPIC}/autoScalePolicy/effective", scaling.EffectivePolicyView.as_view(), name="effective-policy"
+    ),
+    path(f"{TOPIC}/loads", loads.LoadsView.as_view(), name="loads"),
+    path(f"{TOPIC}/tiles", loads.TilesView.as_view(), name="tiles"),
+    path(f"{LOAD}/reports", loads.LoadReportView.as_view(), name="load-reports"),
+    path(f"{LOAD}/tiles", loads.TileReportView.as_view(), name="tile-reports"),
+]

@@ -1,0 +1,99 @@
+"""What all REST views share: the check of their doors, and what is read of path, query and body."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, TypeVar
+
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.exceptions import UnsupportedMediaType
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from scalable.api.authentication import BearerAuthentication, HasRight
+from scalable.api.doors import Door
+from scalable.api.schema import JSON_TYPE, DoorSchema
+from scalable.api.serializers import MAX_BIGINT, read_body, read_query
+from scalable.domain.errors import InvalidParameter, UnreadableBody
+from scalable.domain.names import TopicName
+from scalable.services.access import Right
+
+_Shape = TypeVar("_Shape")
+
+
+class AnyAccept(BaseContentNegotiation):
+    """Answers in the one form there is, whatever the request would like best."""
+
+    def select_renderer(
+        self, request: Request, renderers: Any, format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        return renderers[0], renderers[0].media_type
+
+    def select_parser(self, request: Request, parsers: Any) -> Any:
+        return parsers[0]
+
+
+class DoorView(APIView):
+    """A path with a door for each of its methods; without a door a method is not allowed."""
+
+    authentication_classes = [BearerAuthentication, SessionAuthentication]
+    permission_classes = [HasRight]
+    content_negotiation_class = AnyAccept
+    http_method_names = ["get", "head", "put", "post", "delete"]
+    schema = DoorSchema()
+    doors: ClassVar[Mapping[str, Door]] = {}
+    tag: ClassVar[str] = ""
+
+    @property
+    def rights(self) -> dict[str, Right]:
+        """The right that each method wants."""
+        return {method: door.right for method, door in self.doors.items()}
+
+    @property
+    def door(self) -> Door:
+        """The door of this request."""
+        method = str(self.request.method)
+        return self.doors["GET" if method == "HEAD" else method]
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check the subject and its right first, so that nobody else learns anything, then the parameters."""
+        super().initial(request, *args, **kwargs)
+        self._query = read_query(request.query_params, self.door.query)
+        if self.door.body is None and request._request.body:
+            raise UnreadableBody(problem="no body is expected here")
+
+    def query(self, shape: type[_Shape]) -> _Shape:
+        """The parameters of this request, of the type that its door names."""
+        if not isinstance(self._query, shape):
+            raise TypeError(f"the door reads {type(self._query).__name__}")
+        return self._query
+
+
+def body_of(request: Request, shape: type[_Shape], *, default: _Shape | None = None) -> _Shape:
+    """Read the JSON body; the default stands for an empty one. Raises UnreadableBody, UnknownField."""
+    data = request._request.body
+    if not data.strip() and default is not None:
+        return default
+    require_json(request)
+    body: _Shape = read_body(data, shape)
+    return body
+
+
+def require_json(request: Request) -> None:
+    """Refuse a body that says it is something else than JSON, as a form of another site would."""
+    content_type = str(request._request.content_type)
+    if content_type not in {JSON_TYPE, ""}:
+        raise UnsupportedMediaType(content_type)
+
+
+def topic_of(path: Mapping[str, str]) -> TopicName:
+    """The topic that the path names; raises InvalidName."""
+    return TopicName(path["tenant"], path["namespace"], path["topic"])
+
+
+def segment_id_of(path: Mapping[str, str], parameter: str = "segment_id") -> int:
+    """A segment id of the path; raises InvalidParameter."""
+    text = path[parameter]
+    if not (text.isascii() and text.isdigit() and len(text) <= 19 and int(text) <= MAX_BIGINT):
+        raise InvalidParameter(parameter=parameter, value=text[:100], problem="it is not a segment id")
+    return int(text)

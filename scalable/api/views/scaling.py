@@ -1,0 +1,282 @@
+"""Splits and merges, their operations, and the autoscaler's policy and decisions."""
+
+from functools import partial
+from typing import Any
+
+from msgspec import UNSET
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from scalable.api.authentication import actor_of
+from scalable.api.doors import Door
+from scalable.api.serializers import (
+    DecisionsBody,
+    EffectivePolicyBody,
+    ListDecisionsQuery,
+    ListOperationsQuery,
+    MergeBody,
+    OperationBody,
+    OperationsBody,
+    ReshapeQuery,
+    SplitBody,
+)
+from scalable.api.views.base import DoorView, body_of, segment_id_of, topic_of
+from scalable.api.views.waiting import answer_operation
+from scalable.domain.errors import (
+    EpochMoved,
+    InvalidBoundaries,
+    LayoutCorrupt,
+    OperationAborted,
+    OperationNotAbortable,
+    OperationNotFound,
+    PolicyInvalid,
+    PolicyUnreadable,
+    SegmentClaimed,
+    SegmentNotActive,
+    SegmentNotFound,
+    SegmentsNotAdjacent,
+    SegmentTooNarrow,
+    TopicNotFound,
+)
+from scalable.services import scaling, topics
+from scalable.services.access import Right
+
+RESHAPE_ANSWERS: dict[int, Any] = {204: None, 202: OperationBody}
+RESHAPE_HEADERS = {"Location": "with 202, the address of the operation"}
+RESHAPE_ERRORS = (
+    TopicNotFound,
+    SegmentNotFound,
+    SegmentNotActive,
+    SegmentClaimed,
+    EpochMoved,
+    OperationAborted,
+    LayoutCorrupt,
+)
+
+
+class ReshapeView(DoorView):
+    """What split and merge share."""
+
+    tag = "Split and merge"
+
+    @property
+    def expected_epoch(self) -> int | None:
+        """The epoch that the caller named, if it did."""
+        named = self.query(ReshapeQuery).expected_epoch
+        return None if named is UNSET else named
+
+    def merge(self, request: Request, path: dict[str, str], segment_ids: list[int]) -> Response:
+        """Merge and answer."""
+        start = partial(
+            scaling.request_merge,
+            name=topic_of(path),
+            segment_ids=segment_ids,
+            expected_epoch=self.expected_epoch,
+            actor=actor_of(request),
+            reason="manual",
+        )
+        return answer_operation(request, start)
+
+
+class SplitView(ReshapeView):
+    """A segment's split."""
+
+    doors = {
+        "POST": Door(
+            summary="Split a segment in two, or at the given boundaries",
+            right=Right.OPERATE,
+            query=ReshapeQuery,
+            body=SplitBody,
+            body_required=False,
+            answers=RESHAPE_ANSWERS,
+            errors=(*RESHAPE_ERRORS, SegmentTooNarrow, InvalidBoundaries),
+            headers=RESHAPE_HEADERS,
+        ),
+    }
+
+    def post(self, request: Request, **path: str) -> Response:
+        start = partial(
+            scaling.request_split,
+            name=topic_of(path),
+            segment_id=segment_id_of(path),
+            boundaries=body_of(request, SplitBody, default=SplitBody()).boundaries,
+            expected_epoch=self.expected_epoch,
+            actor=actor_of(request),
+            reason="manual",
+        )
+        return answer_operation(request, start)
+
+
+class MergeView(ReshapeView):
+    """A merge of two or more neighbours."""
+
+    doors = {
+        "POST": Door(
+            summary="Merge two or more neighbours",
+            right=Right.OPERATE,
+            query=ReshapeQuery,
+            body=MergeBody,
+            answers=RESHAPE_ANSWERS,
+            errors=(*RESHAPE_ERRORS, SegmentsNotAdjacent),
+            headers=RESHAPE_HEADERS,
+        ),
+    }
+
+    def post(self, request: Request, **path: str) -> Response:
+        return self.merge(request, path, body_of(request, MergeBody).segment_ids)
+
+
+class MergePairView(ReshapeView):
+    """A merge of two neighbours named in the path."""
+
+    doors = {
+        "POST": Door(
+            summary="Merge two neighbours",
+            right=Right.OPERATE,
+            query=ReshapeQuery,
+            answers=RESHAPE_ANSWERS,
+            errors=(*RESHAPE_ERRORS, SegmentsNotAdjacent),
+            headers=RESHAPE_HEADERS,
+        ),
+    }
+
+    def post(self, request: Request, **path: str) -> Response:
+        pair = [segment_id_of(path), segment_id_of(path, "other_segment_id")]
+        return self.merge(request, path, pair)
+
+
+class OperationsView(DoorView):
+    """The splits and merges of a topic."""
+
+    tag = "Split and merge"
+    doors = {
+        "GET": Door(
+            summary="List operations, the newest first",
+            right=Right.READ,
+            query=ListOperationsQuery,
+            answers={200: OperationsBody},
+            errors=(TopicNotFound,),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        query = self.query(ListOperationsQuery)
+        operations = scaling.list_operations(
+            name=topic_of(path), limit=query.limit, unfinished_only=query.unfinished
+        )
+        return Response({"operations": [operation.to_json() for operation in operations]})
+
+
+class OperationView(DoorView):
+    """One split or merge."""
+
+    tag = "Split and merge"
+    doors = {
+        "GET": Door(
+            summary="Get an operation with its step and timings",
+            right=Right.READ,
+            answers={200: OperationBody},
+            errors=(TopicNotFound, OperationNotFound),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        operation = scaling.get_operation(name=topic_of(path), operation_id=path["operation_id"])
+        return Response(operation.to_json())
+
+
+class AbortView(DoorView):
+    """The end of an operation before its point of no return."""
+
+    tag = "Split and merge"
+    doors = {
+        "POST": Door(
+            summary="Abort an operation that has not begun to terminate segments",
+            right=Right.OPERATE,
+            answers={200: OperationBody},
+            errors=(TopicNotFound, OperationNotFound, OperationNotAbortable),
+        ),
+    }
+
+    def post(self, request: Request, **path: str) -> Response:
+        operation = scaling.abort_operation(
+            name=topic_of(path), operation_id=path["operation_id"], actor=actor_of(request)
+        )
+        return Response(operation.to_json())
+
+
+class DecisionsView(DoorView):
+    """What the autoscaler decided."""
+
+    tag = "Autoscaler"
+    doors = {
+        "GET": Door(
+            summary="List decisions, the newest first",
+            right=Right.READ,
+            query=ListDecisionsQuery,
+            answers={200: DecisionsBody},
+            errors=(TopicNotFound,),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        limit = self.query(ListDecisionsQuery).limit
+        decisions = scaling.list_decisions(name=topic_of(path), limit=limit)
+        return Response({"decisions": [decision.to_json() for decision in decisions]})
+
+
+class PolicyView(DoorView):
+    """A topic's own policy: what it sets over namespace and defaults."""
+
+    tag = "Autoscaler"
+    doors = {
+        "GET": Door(
+            summary="Get the topic's own policy; 204 when it sets nothing",
+            right=Right.READ,
+            answers={200: dict[str, Any], 204: None},
+            errors=(TopicNotFound,),
+        ),
+        "POST": Door(
+            summary="Replace the topic's own policy",
+            right=Right.OPERATE,
+            body=dict[str, Any],
+            answers={204: None},
+            errors=(TopicNotFound, PolicyUnreadable, PolicyInvalid),
+        ),
+        "DELETE": Door(
+            summary="Remove the topic's own policy",
+            right=Right.OPERATE,
+            answers={204: None},
+            errors=(TopicNotFound,),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        override = topics.get_auto_scale_policy(name=topic_of(path))
+        return Response(status=204) if override is None else Response(override)
+
+    def post(self, request: Request, **path: str) -> Response:
+        override = body_of(request, dict[str, Any])
+        topics.set_auto_scale_policy(name=topic_of(path), override=override, actor=actor_of(request))
+        return Response(status=204)
+
+    def delete(self, request: Request, **path: str) -> Response:
+        topics.remove_auto_scale_policy(name=topic_of(path), actor=actor_of(request))
+        return Response(status=204)
+
+
+class EffectivePolicyView(DoorView):
+    """The policy that rules a topic."""
+
+    tag = "Autoscaler"
+    doors = {
+        "GET": Door(
+            summary="Get the resolved policy with the source of each field",
+            right=Right.READ,
+            answers={200: EffectivePolicyBody},
+            errors=(TopicNotFound,),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        return Response(topics.effective_policy(name=topic_of(path)).to_json())

@@ -1,0 +1,143 @@
+"""Topics of a namespace, their metadata and their properties."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from scalable.api.authentication import actor_of
+from scalable.api.doors import Door
+from scalable.api.serializers import (
+    CreateTopicQuery,
+    DeleteTopicQuery,
+    ListTopicsQuery,
+    Properties,
+    TopicBody,
+    read_body,
+)
+from scalable.api.views.base import DoorView, require_json, topic_of
+from scalable.domain.errors import (
+    InvalidFilter,
+    InvalidInitialSegments,
+    NamespaceNotFound,
+    TopicExists,
+    TopicNotFound,
+)
+from scalable.domain.names import validate_part
+from scalable.services import topics
+from scalable.services.access import Right
+
+TOTAL_HEADER = "X-Scalable-Total"
+
+
+class NamespaceView(DoorView):
+    """The topics of a namespace."""
+
+    tag = "Topics"
+    doors = {
+        "GET": Door(
+            summary="List topics",
+            right=Right.READ,
+            query=ListTopicsQuery,
+            answers={200: list[str]},
+            errors=(NamespaceNotFound, InvalidFilter),
+            headers={TOTAL_HEADER: "how many topics match, of which a page is answered"},
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        query = self.query(ListTopicsQuery)
+        names, total = topics.list_topics(
+            tenant=validate_part(path["tenant"], "tenant"),
+            namespace=validate_part(path["namespace"], "namespace"),
+            filters=parse_filters(query.property),
+            limit=query.limit,
+            offset=query.offset,
+        )
+        return Response([str(name) for name in names], headers={TOTAL_HEADER: str(total)})
+
+
+class TopicView(DoorView):
+    """One topic."""
+
+    tag = "Topics"
+    doors = {
+        "PUT": Door(
+            summary="Create a topic; the body holds its properties",
+            right=Right.OPERATE,
+            query=CreateTopicQuery,
+            body=Properties,
+            body_required=False,
+            answers={204: None},
+            errors=(NamespaceNotFound, TopicExists, InvalidInitialSegments),
+        ),
+        "GET": Door(
+            summary="Get a topic's metadata",
+            right=Right.READ,
+            answers={200: TopicBody},
+            errors=(TopicNotFound,),
+        ),
+        "DELETE": Door(
+            summary="Delete a topic with its messages",
+            right=Right.OPERATE,
+            query=DeleteTopicQuery,
+            answers={204: None},
+            errors=(TopicNotFound,),
+        ),
+    }
+
+    def put(self, request: Request, **path: str) -> Response:
+        topics.create_topic(
+            name=topic_of(path),
+            initial_segments=self.query(CreateTopicQuery).num_initial_segments,
+            properties=properties_of(request),
+            actor=actor_of(request),
+        )
+        return Response(status=204)
+
+    def get(self, request: Request, **path: str) -> Response:
+        return Response(topic_body(topics.get_topic(name=topic_of(path))))
+
+    def delete(self, request: Request, **path: str) -> Response:
+        force = self.query(DeleteTopicQuery).force
+        topics.delete_topic(name=topic_of(path), force=force, actor=actor_of(request))
+        return Response(status=204)
+
+
+def properties_of(request: Request) -> dict[str, str]:
+    """The properties in the body, none when it is empty; raises UnreadableBody."""
+    data = request._request.body
+    if not data.strip():
+        return {}
+    require_json(request)
+    properties: dict[str, str] = read_body(data, Properties)
+    return properties
+
+
+def parse_filters(entries: Iterable[str]) -> dict[str, str]:
+    """Read `key=value` entries, all of which must hold; empty ones are skipped. Raises InvalidFilter."""
+    filters: dict[str, str] = {}
+    for entry in filter(None, entries):
+        key, separator, value = entry.partition("=")
+        if not (separator and key and value):
+            raise InvalidFilter(filter=entry[:100], problem="it is not 'key=value'")
+        if "\x00" in entry:
+            raise InvalidFilter(filter=entry[:100], problem="it contains a NUL")
+        filters[key] = value
+    return filters
+
+
+def topic_body(view: topics.TopicView) -> dict[str, Any]:
+    """The metadata of a topic by the names of PIP-468's ScalableTopicMetadata."""
+    return {
+        "name": str(view.name),
+        "incarnation": view.incarnation,
+        "epoch": view.epoch,
+        "revision": view.revision,
+        "nextSegmentId": view.layout.next_segment_id,
+        "segments": {str(key): segment.to_json() for key, segment in sorted(view.layout.segments.items())},
+        "properties": view.properties,
+        "autoScalePolicy": view.auto_scale_policy,
+        "createdAtMs": view.created_at_ms,
+    }

@@ -1,0 +1,86 @@
+"""How requests wait for the end of a split or merge: bounded, and without a database connection."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from django.conf import settings
+from django.db import connections
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from scalable.api.hub import hub, operation_key
+from scalable.domain.errors import OperationAborted, TooManyRequests, error_from_json
+from scalable.domain.operations import Outcome
+from scalable.services import scaling
+from scalable.services.scaling import OperationView
+
+WAITING_REQUESTS_MAX = 64
+RETRY_AFTER_SECONDS = 1.0
+PREFERENCE_HEADER = "Preference-Applied"
+RESPOND_ASYNC = "respond-async"
+
+_places = threading.BoundedSemaphore(WAITING_REQUESTS_MAX)
+
+
+def answer_operation(request: Request, start: Callable[[], OperationView]) -> Response:
+    """Start an operation and answer its end (204), or its address at once or when the wait is over (202).
+
+    Raises what `start` raises, the error of an operation that failed, OperationAborted, TooManyRequests.
+    """
+    if prefers_async(request):
+        return _accepted(request, start(), preference_applied=True)
+    with _place():
+        operation = start()
+        finished = hub.wait_blocking(
+            operation_key(operation.operation_id),
+            timeout_seconds=settings.SCALABLE_OPERATION_WAIT_SECONDS,
+            predicate=partial(_finished, operation),
+        )
+    if finished is None:
+        latest = scaling.get_operation(name=operation.topic, operation_id=operation.operation_id)
+        return _accepted(request, latest)
+    _raise_failure(finished)
+    return Response(status=204)
+
+
+def prefers_async(request: Request) -> bool:
+    """Tell whether the request carries `Prefer: respond-async` (RFC 7240)."""
+    preferences = str(request.headers.get("Prefer", "")).split(",")
+    return any(each.partition(";")[0].strip().lower() == RESPOND_ASYNC for each in preferences)
+
+
+@contextmanager
+def _place() -> Iterator[None]:
+    # Taken before the operation is written down: a request that is refused has changed nothing.
+    if not _places.acquire(blocking=False):
+        raise TooManyRequests(limit=WAITING_REQUESTS_MAX, retry_after_seconds=RETRY_AFTER_SECONDS)
+    try:
+        yield
+    finally:
+        _places.release()
+
+
+def _finished(started: OperationView) -> OperationView | None:
+    operation = scaling.get_operation(name=started.topic, operation_id=started.operation_id)
+    connections.close_all()
+    return operation if operation.outcome is not None else None
+
+
+def _raise_failure(operation: OperationView) -> None:
+    if operation.outcome is Outcome.ABORTED:
+        raise OperationAborted(operation_id=operation.operation_id)
+    if operation.outcome is Outcome.FAILED:
+        raise error_from_json(operation.error or {})
+
+
+def _accepted(request: Request, operation: OperationView, *, preference_applied: bool = False) -> Response:
+    name = operation.topic
+    path = {"tenant": name.tenant, "namespace": name.namespace, "topic": name.name}
+    location = reverse("operation", kwargs={**path, "operation_id": operation.operation_id}, request=request)
+    headers = {"Location": location}
+    if preference_applied:
+        headers[PREFERENCE_HEADER] = RESPOND_ASYNC
+    return Response(operation.to_json(), status=202, headers=headers)
