@@ -66,7 +66,7 @@ class OperationView:
             "reason": self.reason,
             "epoch": self.epoch,
             "attempts": self.attempts,
-            "timings": dict(self.timings),
+            "timings": {phase: self.timings[phase] for phase in Phase if phase in self.timings},
             "createdAtMs": self.created_at_ms,
             "finishedAtMs": self.finished_at_ms,
         }
