@@ -1,8 +1,9 @@
 """The data plane port: what the control plane asks of whatever keeps the segments' messages.
 
-One suite (`tests/segments/suite.py`) runs against every adapter. A port is *transactional* when it keeps its rows in the
-metadata database and joins the caller's transaction: then a split commits in one step. Other ports are walked through the
-phases of `scalable.domain.operations`, so each of their effects must be safe to repeat.
+One suite (`tests/segments/suite.py`) runs against every adapter. A port is *transactional* when it keeps its
+rows in the metadata database and joins the caller's transaction: then a split commits in one step. Other
+ports are walked through the phases of `scalable.domain.operations`, so each of their effects must be safe to
+repeat.
 """
 
 from collections.abc import Sequence
@@ -24,8 +25,8 @@ class SegmentKey:
 class Fence:
     """Who asks for an effect: an operation and the token of the lease under which it runs.
 
-    A store remembers the highest token of an operation that touched it and refuses lower ones (LeaseLost), so that a
-    runner that was paused past its lease changes nothing when it wakes up.
+    A store remembers the highest token of an operation that touched it and refuses lower ones (LeaseLost), so
+    that a runner that was paused past its lease changes nothing when it wakes up.
     """
 
     operation_id: str
@@ -43,7 +44,11 @@ class ProducerMark:
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """Where a batch lies: its first offset, and whether it had been stored before (then nothing was written)."""
+    """Where a batch lies: its first offset, and whether it had been stored before (then nothing was written).
+
+    The offset of a duplicate is -1 when its batch is not here as it was sent: cut otherwise, trimmed, or
+    stored in an ancestor of the segment.
+    """
 
     base_offset: int
     duplicate: bool
@@ -105,7 +110,10 @@ class SegmentPort(Protocol):
     def create(
         self, key: SegmentKey, *, hash_range: HashRange, subscriptions: Sequence[str], fence: Fence | None
     ) -> None:
-        """Make an empty store with a cursor at earliest for each subscription; an existing one is left as it is, missing cursors are added."""
+        """Make an empty store with a cursor at earliest for each subscription.
+
+        An existing store is left as it is; cursors that it lacks are added. Raises LeaseLost.
+        """
 
     def terminate(self, key: SegmentKey, *, fence: Fence | None) -> int:
         """Refuse appends from now on and return the end offset; raises SegmentStoreMissing, LeaseLost."""
@@ -113,7 +121,10 @@ class SegmentPort(Protocol):
     def inherit_producer_marks(
         self, parents: Sequence[SegmentKey], child: SegmentKey, *, fence: Fence | None
     ) -> None:
-        """Give the child the parents' producer marks, clipped to its range and united, never a maximum over parents."""
+        """Give the child the marks of its terminated parents, clipped to its range and united.
+
+        Raises SegmentStoreMissing, LeaseLost; ValueError when a parent still takes appends.
+        """
 
     def delete(self, key: SegmentKey) -> None:
         """Remove a store with its batches, marks and cursors; a missing one is fine."""
@@ -126,12 +137,13 @@ class SegmentPort(Protocol):
     ) -> list[AppendResult]:
         """Store encoded batches in order under one lock; all or none.
 
-        Raises SegmentTerminated, SegmentStoreMissing, BatchInvalid (header), BatchPartlyDuplicate (with the marks).
-        Batches without sequence (`producer` is None) are never checked for duplicates.
+        Raises SegmentTerminated (epoch 0: a store knows none), SegmentStoreMissing, BatchInvalid (header,
+        checksums, keys outside the segment's range), BatchPartlyDuplicate (with the marks as [start, end,
+        last sequence]). Batches without sequence or without `producer` are never checked for duplicates.
         """
 
     def read(self, key: SegmentKey, *, offset: int, max_bytes: int, max_batches: int) -> ReadResult:
-        """Batches that hold messages at or above `offset`, at least one if there is any, then up to the limits."""
+        """Batches with messages at or above `offset`: at least one if there is any, then up to the limits."""
 
     def producer_marks(self, key: SegmentKey, *, producer: str) -> Sequence[ProducerMark]:
         """The marks that an append of this producer is compared with."""
@@ -149,16 +161,36 @@ class SegmentPort(Protocol):
         """All cursors of a segment."""
 
     def own(self, key: SegmentKey, *, subscription: str, generation: int) -> None:
-        """Raise the cursor's ownership generation: acknowledgements of lower generations are refused from now on."""
+        """Raise the cursor's ownership generation: acknowledgements of others are refused from now on.
 
-    def acknowledge(self, key: SegmentKey, *, subscription: str, generation: int, position: int) -> CursorState:
-        """Acknowledge everything below `position` (never moves back); raises GenerationSuperseded, PositionInvalid, SubscriptionNotFound."""
+        A lower generation than the cursor's changes nothing. Raises SubscriptionNotFound,
+        SegmentStoreMissing.
+        """
+
+    def acknowledge(
+        self,
+        key: SegmentKey,
+        *,
+        subscription: str,
+        generation: int,
+        position: int,
+        incarnation: int | None = None,
+    ) -> CursorState:
+        """Acknowledge everything below `position`; never moves back.
+
+        `incarnation`: the cursor's, under which the messages were delivered (None: any). Raises
+        GenerationSuperseded, CursorSought, PositionInvalid (behind the end), SubscriptionNotFound,
+        SegmentStoreMissing.
+        """
 
     def seek(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
         """Set the position in either direction and raise the cursor's incarnation; raises PositionInvalid."""
 
     def trim(self, key: SegmentKey, *, before_offset: int, max_batches: int) -> int:
-        """Delete whole batches below `before_offset`, at most `max_batches`; keeps producer marks; returns the new start offset."""
+        """Delete whole batches below `before_offset`, at most `max_batches`, and return the new start offset.
+
+        Producer marks stay: what was trimmed is still known as stored.
+        """
 
     def stats(self, key: SegmentKey) -> SegmentStats:
         """Offsets and size; raises SegmentStoreMissing."""

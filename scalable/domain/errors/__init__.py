@@ -43,6 +43,7 @@ from scalable.domain.errors.control import (
 from scalable.domain.errors.data import (
     BatchInvalid,
     BatchPartlyDuplicate,
+    CursorSought,
     Forbidden,
     FrameInvalid,
     FrameTooLarge,
@@ -69,6 +70,7 @@ __all__ = [
     "BY_CODE",
     "BatchInvalid",
     "BatchPartlyDuplicate",
+    "CursorSought",
     "EpochMoved",
     "Forbidden",
     "FrameInvalid",

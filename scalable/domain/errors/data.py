@@ -176,6 +176,17 @@ class GenerationSuperseded(ScalableError):
     current_generation: int
 
 
+class CursorSought(ScalableError):
+    """A seek moved the cursor of {subscription} on segment {segment_id} to the incarnation {current}."""
+
+    code = "cursor_sought"
+    hint_template = "Read again from the cursor's position; nothing was acknowledged."
+    segment_id: int
+    subscription: str
+    incarnation: int
+    current: int
+
+
 class Unauthenticated(ScalableError):
     """The request has no valid token: {problem}."""
 

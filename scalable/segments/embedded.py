@@ -1,0 +1,320 @@
+"""The segment log in PostgreSQL: in the metadata database, joining the caller's transaction, or in another.
+
+Functions of the schema (`sql/`) answer with a refusal by name instead of an SQL error, so that a refusal
+leaves the caller's transaction usable. Queries run on psycopg's own cursor: binary, prepared, bound by the
+server.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import psycopg
+from django.db import DEFAULT_DB_ALIAS, connections, transaction
+
+from scalable.domain.errors import (
+    LeaseLost,
+    ScalableError,
+    SegmentStoreMissing,
+    SegmentTerminated,
+    SubscriptionNotFound,
+)
+from scalable.domain.keyspace import HashRange
+from scalable.segments import statements
+from scalable.segments.checks import (
+    ack_refusal,
+    checked_headers,
+    outside_range,
+    partly_duplicate,
+    position_refusal,
+)
+from scalable.segments.port import (
+    AppendResult,
+    CursorState,
+    Fence,
+    ProducerMark,
+    ReadResult,
+    SegmentKey,
+    SegmentStats,
+    StoredBatch,
+)
+from scalable.wire.batch import BatchHeader
+from scalable.wire.marks import Mark, clip, flatten
+
+_ATTEMPTS = 3
+Row = tuple[Any, ...]
+
+
+class EmbeddedSegments:
+    """A `SegmentPort` on the tables of `sql/` in one of Django's databases; safe for threads."""
+
+    def __init__(self, *, using: str = DEFAULT_DB_ALIAS) -> None:
+        self._using = using
+
+    @property
+    def transactional(self) -> bool:
+        """True in the metadata database."""
+        return self._using == DEFAULT_DB_ALIAS
+
+    # Stores
+
+    def create(
+        self, key: SegmentKey, *, hash_range: HashRange, subscriptions: Sequence[str], fence: Fence | None
+    ) -> None:
+        """Make a store; see SegmentPort."""
+        (refusal,) = self._one(
+            statements.CREATE,
+            key,
+            fence,
+            hash_start=hash_range.start,
+            hash_end=hash_range.end,
+            subscriptions=list(subscriptions),
+        )
+        _raise_refusal(refusal, key, fence)
+
+    def terminate(self, key: SegmentKey, *, fence: Fence | None) -> int:
+        """Seal a store and return its end; see SegmentPort."""
+        refusal, end_offset = self._one(statements.TERMINATE, key, fence)
+        _raise_refusal(refusal, key, fence)
+        return int(end_offset)
+
+    def inherit_producer_marks(
+        self, parents: Sequence[SegmentKey], child: SegmentKey, *, fence: Fence | None
+    ) -> None:
+        """Hand marks on to a child; see SegmentPort."""
+        with transaction.atomic(using=self._using):
+            log_id, hash_range, _ = self._log(statements.LOCK, child)
+            if fence is not None and not self._one(statements.PASS_FENCE, child, fence, log_id=log_id)[0]:
+                _raise_refusal("fenced", child, fence)
+            marks = [mark for parent in parents for mark in self._marks_of_parent(parent)]
+            self._replace_inherited(log_id, _inherited(marks, hash_range))
+
+    def _marks_of_parent(self, parent: SegmentKey) -> list[tuple[str, Mark]]:
+        log_id, _, terminated = self._log(statements.LOG, parent)
+        if not terminated:
+            raise ValueError(f"{parent} still takes appends: its marks would be incomplete")
+        return self._marks(log_id, producer=None)
+
+    def _replace_inherited(self, log_id: int, marks: Sequence[tuple[str, Mark]]) -> None:
+        self._execute(statements.CLEAR_INHERITED, {"log_id": log_id})
+        self._execute(
+            statements.ADD_INHERITED,
+            {
+                "log_id": log_id,
+                "producers": [producer for producer, _ in marks],
+                "starts": [mark.hash_start for _, mark in marks],
+                "ends": [mark.hash_end for _, mark in marks],
+                "lasts": [mark.last_sequence for _, mark in marks],
+            },
+        )
+
+    def delete(self, key: SegmentKey) -> None:
+        """Remove a store; see SegmentPort."""
+        self._one(statements.DELETE, key)
+
+    def keys(self, *, incarnation: int | None = None) -> Sequence[SegmentKey]:
+        """All stores; see SegmentPort."""
+        return [
+            SegmentKey(*row)
+            for row in self._execute(statements.KEYS, {"incarnation": incarnation}).fetchall()
+        ]
+
+    def stats(self, key: SegmentKey) -> SegmentStats:
+        """Offsets and size; see SegmentPort."""
+        row = self._execute(statements.STATS, _names(key)).fetchone()
+        if row is None:
+            raise SegmentStoreMissing(segment_id=key.segment_id)
+        return SegmentStats(*row)
+
+    # Messages
+
+    def append(
+        self, key: SegmentKey, batches: Sequence[bytes], *, producer: str | None
+    ) -> list[AppendResult]:
+        """Store batches; see SegmentPort."""
+        headers = checked_headers(batches)
+        refusal, refused_index, base_offsets, duplicates = self._one(
+            statements.APPEND, key, None, producer=producer, payloads=list(batches), **_columns(headers)
+        )
+        if refusal in {"outside_range", "partly_duplicate"}:
+            raise self._refused_batch(refusal, key, headers[refused_index], producer)
+        _raise_refusal(refusal, key, None)
+        return list(map(AppendResult, base_offsets, duplicates))
+
+    def _refused_batch(
+        self, refusal: str, key: SegmentKey, header: BatchHeader, producer: str | None
+    ) -> ScalableError:
+        log_id, hash_range, _ = self._log(statements.LOG, key)
+        if refusal == "outside_range":
+            return outside_range(header, hash_range)
+        return partly_duplicate(key, header, (mark for _, mark in self._marks(log_id, producer=producer)))
+
+    def read(self, key: SegmentKey, *, offset: int, max_bytes: int, max_batches: int) -> ReadResult:
+        """A page of batches; see SegmentPort."""
+        limits = {"offset": offset, "max_bytes": max_bytes, "max_batches": max(1, max_batches)}
+        rows = self._execute(statements.READ, {**_names(key), **limits}).fetchall()
+        if not rows:
+            raise SegmentStoreMissing(segment_id=key.segment_id)
+        start_offset, end_offset, terminated = rows[0][:3]
+        batches = tuple(StoredBatch(*row[3:]) for row in rows if row[3] is not None)
+        behind = batches[-1].base_offset + batches[-1].count if batches else max(offset, start_offset)
+        return ReadResult(batches, behind, end_offset, terminated)
+
+    def producer_marks(self, key: SegmentKey, *, producer: str) -> Sequence[ProducerMark]:
+        """The marks of one producer; see SegmentPort."""
+        marks = flatten(mark for _, mark in self._marks(self._log(statements.LOG, key)[0], producer=producer))
+        return [
+            ProducerMark(producer, HashRange(mark.hash_start, mark.hash_end), mark.last_sequence)
+            for mark in marks
+        ]
+
+    def trim(self, key: SegmentKey, *, before_offset: int, max_batches: int) -> int:
+        """Delete old batches; see SegmentPort."""
+        refusal, start_offset = self._one(statements.TRIM, key, before=before_offset, max_batches=max_batches)
+        _raise_refusal(refusal, key, None)
+        return int(start_offset)
+
+    # Cursors
+
+    def create_cursor(self, key: SegmentKey, *, subscription: str, position: int | None) -> None:
+        """Add a cursor; see SegmentPort."""
+        names = {**_names(key), "subscription": subscription, "position": position}
+        if self._execute(statements.CREATE_CURSOR, names).fetchone() is None:
+            raise SegmentStoreMissing(segment_id=key.segment_id)
+
+    def delete_cursor(self, key: SegmentKey, *, subscription: str) -> None:
+        """Remove a cursor; see SegmentPort."""
+        self._execute(statements.DELETE_CURSOR, {**_names(key), "subscription": subscription})
+
+    def cursor(self, key: SegmentKey, *, subscription: str) -> CursorState | None:
+        """One cursor; see SegmentPort."""
+        return next(iter(self._cursors(key, subscription)[0]), None)
+
+    def cursors(self, key: SegmentKey) -> Sequence[CursorState]:
+        """All cursors; see SegmentPort."""
+        return self._cursors(key, None)[0]
+
+    def own(self, key: SegmentKey, *, subscription: str, generation: int) -> None:
+        """Raise the ownership generation; see SegmentPort."""
+        names = {**_names(key), "subscription": subscription, "generation": generation}
+        if self._execute(statements.OWN, names).rowcount == 0:
+            self._require_cursor(key, subscription)
+
+    def acknowledge(
+        self,
+        key: SegmentKey,
+        *,
+        subscription: str,
+        generation: int,
+        position: int,
+        incarnation: int | None = None,
+    ) -> CursorState:
+        """Move the cursor up; see SegmentPort."""
+        fences = {"generation": generation, "cursor_incarnation": incarnation}
+        names = {**_names(key), "subscription": subscription, "position": position, **fences}
+        for _ in range(_ATTEMPTS):
+            row = self._execute(statements.ACKNOWLEDGE, names).fetchone()
+            if row is not None:
+                return CursorState(*row)
+            cursor, _, end_offset = self._require_cursor(key, subscription)
+            refusal = ack_refusal(
+                key,
+                cursor,
+                generation=generation,
+                position=position,
+                incarnation=incarnation,
+                end_offset=end_offset,
+            )
+            if refusal is not None:
+                raise refusal
+            if cursor.position >= position:
+                return cursor
+        raise RuntimeError(f"the cursor {subscription} of {key} changes faster than it can be read")
+
+    def seek(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
+        """Move the cursor anywhere; see SegmentPort."""
+        names = {**_names(key), "subscription": subscription, "position": position}
+        row = self._execute(statements.SEEK, names).fetchone()
+        if row is None:
+            _, low, high = self._require_cursor(key, subscription)
+            raise position_refusal(key, position=position, low=low, high=high) or RuntimeError(
+                f"the ends of {key} changed while a cursor was moved"
+            )
+        return CursorState(*row)
+
+    def _require_cursor(self, key: SegmentKey, subscription: str) -> tuple[CursorState, int, int]:
+        cursors, start_offset, end_offset = self._cursors(key, subscription)
+        if not cursors:
+            raise SubscriptionNotFound(subscription=subscription)
+        return cursors[0], start_offset, end_offset
+
+    def _cursors(self, key: SegmentKey, subscription: str | None) -> tuple[list[CursorState], int, int]:
+        rows = self._execute(statements.CURSORS, {**_names(key), "subscription": subscription}).fetchall()
+        if not rows:
+            raise SegmentStoreMissing(segment_id=key.segment_id)
+        end_offset, start_offset = rows[0][4:]
+        return [CursorState(*row[:4]) for row in rows if row[0] is not None], start_offset, end_offset
+
+    # Rows
+
+    def _log(self, statement: str, key: SegmentKey) -> tuple[int, HashRange, bool]:
+        row = self._execute(statement, _names(key)).fetchone()
+        if row is None:
+            raise SegmentStoreMissing(segment_id=key.segment_id)
+        log_id, start, end, terminated = row
+        return log_id, HashRange(start, end), terminated
+
+    def _marks(self, log_id: int, *, producer: str | None) -> list[tuple[str, Mark]]:
+        rows = self._execute(statements.MARKS, {"log_id": log_id, "producer": producer}).fetchall()
+        return [(row[0], Mark(*row[1:])) for row in rows]
+
+    def _one(self, statement: str, key: SegmentKey, fence: Fence | None = None, **values: object) -> Row:
+        fenced = (
+            {"operation": fence.operation_id, "token": fence.token}
+            if fence
+            else {"operation": None, "token": None}
+        )
+        row = self._execute(statement, {**_names(key), **fenced, **values}).fetchone()
+        if row is None:
+            raise RuntimeError("a function of the schema gave no answer")
+        return row
+
+    def _execute(self, statement: str, values: Mapping[str, object]) -> psycopg.Cursor[Row]:
+        connection = connections[self._using]
+        connection.ensure_connection()
+        connection.validate_no_broken_transaction()
+        with connection.wrap_database_errors:
+            cursor = psycopg.Cursor(connection.connection)
+            return cursor.execute(statement, values, prepare=True, binary=True)
+
+
+def _names(key: SegmentKey) -> dict[str, object]:
+    return {"incarnation": key.incarnation, "segment_id": key.segment_id}
+
+
+def _columns(headers: Sequence[BatchHeader]) -> dict[str, object]:
+    return {
+        "counts": [header.count for header in headers],
+        "hash_lows": [None if header.unrouted else header.hash_min for header in headers],
+        "hash_highs": [None if header.unrouted else header.hash_max for header in headers],
+        "firsts": [header.first_sequence for header in headers],
+        "lasts": [header.last_sequence for header in headers],
+    }
+
+
+def _inherited(marks: Iterable[tuple[str, Mark]], hash_range: HashRange) -> list[tuple[str, Mark]]:
+    by_producer = groupby(sorted(marks), key=lambda entry: entry[0])
+    return [
+        (producer, mark)
+        for producer, entries in by_producer
+        for mark in flatten(clip((mark for _, mark in entries), hash_range))
+    ]
+
+
+def _raise_refusal(refusal: str | None, key: SegmentKey, fence: Fence | None) -> None:
+    if refusal == "missing":
+        raise SegmentStoreMissing(segment_id=key.segment_id)
+    if refusal == "terminated":
+        raise SegmentTerminated(segment_id=key.segment_id, epoch=0)
+    if refusal == "fenced" and fence is not None:
+        raise LeaseLost(resource=f"operation {fence.operation_id}", token=fence.token)

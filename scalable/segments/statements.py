@@ -1,0 +1,136 @@
+"""The SQL of the embedded segment log; what changes several tables is a function of the schema in `sql/`."""
+
+APPEND = """
+SELECT refusal, refused_index, base_offsets, duplicates FROM segment_append(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(producer)s::text, %(counts)s::integer[],
+    %(hash_lows)s::integer[], %(hash_highs)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[],
+    %(payloads)s::bytea[])
+"""
+
+# One statement, so that batches, end and seal are of one moment. The sizes come from the TOAST pointers: no
+# payload is fetched that is not returned.
+READ = """
+WITH log AS MATERIALIZED (
+    SELECT l.log_id, l.start_offset, segment_end_offset(l) AS end_offset,
+           l.end_offset IS NOT NULL AS terminated
+    FROM segment_log l WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
+), page AS (
+    SELECT p.base_offset, p.count, p.payload,
+           sum(octet_length(p.payload)) OVER (ORDER BY p.base_offset) AS bytes,
+           row_number() OVER (ORDER BY p.base_offset) AS place
+    FROM log CROSS JOIN LATERAL (
+        SELECT b.base_offset, b.count, b.payload FROM segment_batch b
+        WHERE b.log_id = log.log_id AND b.base_offset + b.count > %(offset)s AND b.base_offset >= coalesce((
+            SELECT first.base_offset FROM segment_batch first
+            WHERE first.log_id = log.log_id AND first.base_offset <= %(offset)s
+            ORDER BY first.base_offset DESC LIMIT 1), 0)
+        ORDER BY b.base_offset LIMIT %(max_batches)s
+    ) p
+)
+SELECT log.start_offset, log.end_offset, log.terminated, page.base_offset, page.count, page.payload
+FROM log LEFT JOIN page ON page.bytes <= %(max_bytes)s OR page.place = 1
+ORDER BY page.base_offset
+"""
+
+CREATE = """
+SELECT refusal FROM segment_create(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(hash_start)s::integer, %(hash_end)s::integer,
+    %(subscriptions)s::text[], %(operation)s::text, %(token)s::bigint)
+"""
+TERMINATE = """
+SELECT refusal, final_offset FROM segment_terminate(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(operation)s::text, %(token)s::bigint)
+"""
+TRIM = """
+SELECT refusal, new_start FROM segment_trim(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(before)s::bigint, %(max_batches)s::integer)
+"""
+DELETE = "SELECT segment_delete(%(incarnation)s::bigint, %(segment_id)s::bigint)"
+
+KEYS = """
+SELECT incarnation, segment_id FROM segment_log
+WHERE incarnation = coalesce(%(incarnation)s::bigint, incarnation) ORDER BY incarnation, segment_id
+"""
+
+STATS = """
+SELECT l.start_offset, segment_end_offset(l), l.end_offset IS NOT NULL,
+       coalesce((SELECT b.end_bytes FROM segment_batch b
+                 WHERE b.log_id = l.log_id ORDER BY b.base_offset DESC LIMIT 1)
+              - (SELECT b.end_bytes - octet_length(b.payload) FROM segment_batch b
+                 WHERE b.log_id = l.log_id ORDER BY b.base_offset LIMIT 1), 0),
+       (extract(epoch FROM l.created_at) * 1000)::bigint,
+       (extract(epoch FROM l.terminated_at) * 1000)::bigint
+FROM segment_log l WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
+"""
+
+LOCK = """
+SELECT log_id, hash_start, hash_end, end_offset IS NOT NULL
+FROM segment_lock(%(incarnation)s::bigint, %(segment_id)s::bigint)
+"""
+LOG = """
+SELECT log_id, hash_start, hash_end, end_offset IS NOT NULL
+FROM segment_log WHERE incarnation = %(incarnation)s AND segment_id = %(segment_id)s
+"""
+PASS_FENCE = "SELECT segment_pass_fence(%(log_id)s::bigint, %(operation)s::text, %(token)s::bigint)"
+
+MARKS = """
+SELECT producer, hash_start, hash_end, last_sequence
+FROM segment_marks(%(log_id)s::bigint, %(producer)s::text)
+ORDER BY producer, hash_start
+"""
+CLEAR_INHERITED = "DELETE FROM segment_mark WHERE log_id = %(log_id)s AND inherited"
+ADD_INHERITED = """
+INSERT INTO segment_mark (log_id, producer, inherited, hash_start, hash_end, last_sequence)
+SELECT %(log_id)s, producer, true, hash_start, hash_end, last_sequence
+FROM unnest(%(producers)s::text[], %(starts)s::integer[], %(ends)s::integer[], %(lasts)s::bigint[])
+     AS m (producer, hash_start, hash_end, last_sequence)
+"""
+
+# The key share lock keeps the log from being deleted meanwhile, and lets appends pass.
+CREATE_CURSOR = """
+WITH log AS (
+    SELECT log_id, start_offset FROM segment_log
+    WHERE incarnation = %(incarnation)s AND segment_id = %(segment_id)s FOR KEY SHARE
+), made AS (
+    INSERT INTO segment_cursor (log_id, subscription, position)
+    SELECT log_id, %(subscription)s::text, coalesce(%(position)s::bigint, start_offset) FROM log
+    ON CONFLICT ON CONSTRAINT segment_cursor_pkey DO NOTHING
+)
+SELECT log_id FROM log
+"""
+DELETE_CURSOR = """
+DELETE FROM segment_cursor c USING segment_log l
+WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
+  AND c.log_id = l.log_id AND c.subscription = %(subscription)s
+"""
+CURSORS = """
+SELECT c.subscription, c.position, c.incarnation, c.generation, segment_end_offset(l), l.start_offset
+FROM segment_log l LEFT JOIN segment_cursor c
+  ON c.log_id = l.log_id AND c.subscription = coalesce(%(subscription)s::text, c.subscription)
+WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
+ORDER BY c.subscription
+"""
+OWN = """
+UPDATE segment_cursor c SET generation = %(generation)s FROM segment_log l
+WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
+  AND c.log_id = l.log_id AND c.subscription = %(subscription)s AND c.generation < %(generation)s
+"""
+
+# The fences stand in the WHERE of the written row: a generation that moves while this waits for the row
+# refuses it.
+ACKNOWLEDGE = """
+UPDATE segment_cursor c SET position = %(position)s FROM segment_log l
+WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
+  AND c.log_id = l.log_id AND c.subscription = %(subscription)s
+  AND c.generation = %(generation)s
+  AND c.incarnation = coalesce(%(cursor_incarnation)s::bigint, c.incarnation)
+  AND c.position < %(position)s AND %(position)s <= segment_end_offset(l)
+RETURNING c.subscription, c.position, c.incarnation, c.generation
+"""
+SEEK = """
+UPDATE segment_cursor c SET position = %(position)s, incarnation = c.incarnation + 1 FROM segment_log l
+WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
+  AND c.log_id = l.log_id AND c.subscription = %(subscription)s
+  AND %(position)s BETWEEN l.start_offset AND segment_end_offset(l)
+RETURNING c.subscription, c.position, c.incarnation, c.generation
+"""
