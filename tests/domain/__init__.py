@@ -1,0 +1,1 @@
+"""Tests of the rules alone: no database, no clock, no socket."""
