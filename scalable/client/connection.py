@@ -7,9 +7,10 @@ import ipaddress
 import json
 import logging
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -175,7 +176,7 @@ class Connection:
             return ConnectionLost(1006, "the other side vanished")
         if received.code == CLOSE_TOPIC_DELETED:
             return TopicDeleted(topic=str(self._topic))
-        if received.code >= 4000 and self._last_error is not None:
+        if self._last_error is not None and received.reason == self._last_error.code:
             return self._last_error
         return ConnectionLost(received.code, received.reason)
 
@@ -272,3 +273,17 @@ async def keep_running(session: Callable[[], Awaitable[None]], *, backoff: Backo
             wait_seconds = backoff.next_seconds()
             logger.info("%s: %s; again in %.2f s", what, error, wait_seconds)
             await asyncio.sleep(wait_seconds)
+
+
+async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run coroutines side by side until one ends, stop the others, and raise its error if it had one."""
+    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

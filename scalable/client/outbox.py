@@ -1,9 +1,9 @@
 """What a producer has not yet delivered, and what it may send next: pure, so that all can be tried.
 
-Order per key holds because of four rules. Sequences are given when a batch is first cut and never change. A
-segment's batches go out in ascending sequence, and after a refusal nothing follows until every batch in flight
-was answered. A sealed segment hands its entries on only when nothing of it is in flight. Its successors send
-nothing until it did.
+Order per key holds because of four rules. Sequences are given when a batch is first cut and never change.
+A segment's batches go out in ascending sequence, and after a refusal nothing follows until every batch in
+flight was answered. A sealed segment hands its entries on only when nothing of it is in flight. Its
+successors send nothing until it did.
 """
 
 from __future__ import annotations

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
 
 from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
 from scalable.client.connection import (
@@ -17,6 +16,7 @@ from scalable.client.connection import (
     ConnectionLost,
     Endpoint,
     error_of,
+    first_to_end,
     keep_running,
     logger,
     open_connection,
@@ -52,8 +52,8 @@ class Producer:
     """Sends messages to a topic; use it as `async with Producer(url, topic, token) as producer`.
 
     Messages of one key stay in order, whatever splits, merges and reconnects happen between. `send` waits
-    until the message is durable, `submit` only until there is room for it. What was sent again is recognised by
-    (name, sequence), so nothing is stored twice. One producer at a time may use a name.
+    until the message is durable, `submit` only until there is room for it. What was sent again is recognised
+    by (name, sequence), so nothing is stored twice. One producer at a time may use a name.
     """
 
     def __init__(
@@ -326,20 +326,6 @@ class Producer:
             self._welcomed.set_exception(error)
         self._room.fail(error)
         self._settle([Settled(entry, error) for entry in self._outbox.drain()])
-
-
-async def first_to_end(*coroutines: Coroutine[Any, Any, None]) -> None:
-    """Run coroutines side by side until one ends, stop the others, and raise its error if it had one."""
-    tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            if task.done():
-                task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _now() -> float:

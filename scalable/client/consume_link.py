@@ -1,0 +1,155 @@
+"""The consume socket of one node: attaches the segments that it serves, grants permits, acknowledges."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from scalable.client.connection import (
+    Backoff,
+    Connection,
+    Endpoint,
+    error_of,
+    first_to_end,
+    keep_running,
+    logger,
+    open_connection,
+)
+from scalable.client.inbox import Inbox, OwnedSegment
+from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned
+from scalable.domain.names import TopicName
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    Ack,
+    Acked,
+    Attach,
+    Delivery,
+    Detach,
+    Detached,
+    ErrorFrame,
+    Flow,
+    Hello,
+)
+
+ACK_DELAY_SECONDS = 0.005
+"""Acknowledgements that follow one another within this time go out as one frame per segment."""
+ATTACH_AGAIN_SECONDS = 1.0
+
+
+class ConsumeLink:
+    """Keeps one consume socket open for as long as it runs; `changed` is called after each frame."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        topic: TopicName,
+        subscription: str,
+        *,
+        consumer: str,
+        inbox: Inbox,
+        prefetch: int,
+        changed: Callable[[], None],
+    ) -> None:
+        self._endpoint, self._topic, self._subscription = endpoint, topic, subscription
+        self._consumer, self._inbox, self._prefetch = consumer, inbox, prefetch
+        self._changed = changed
+        self._wake = asyncio.Event()
+        self._backoff = Backoff()
+
+    @property
+    def url(self) -> str:
+        """Give the node's address."""
+        return self._endpoint.url
+
+    def wake(self) -> None:
+        """Look again for segments to attach, permits to give and acknowledgements to send."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serve until cancelled; raises what no new connection mends."""
+        await keep_running(self._session, backoff=self._backoff, what=f"consumer {self._consumer}")
+
+    def _mine(self) -> list[OwnedSegment]:
+        return [
+            held for held in self._inbox.owned.values() if held.assigned.url.rstrip("/") == self._endpoint.url
+        ]
+
+    async def _session(self) -> None:
+        hello = Hello(protocol=PROTOCOL_VERSION, client="python", consumer=self._consumer)
+        connection = await open_connection(
+            self._endpoint, "consume", self._topic, self._subscription, hello=hello
+        )
+        self._backoff.reset()
+        try:
+            await first_to_end(self._send(connection), self._receive(connection))
+        finally:
+            for held in self._mine():
+                held.lose_connection()
+            self._changed()
+            await connection.close()
+
+    async def _send(self, connection: Connection) -> None:
+        while True:
+            self._wake.clear()
+            for held in self._mine():
+                await self._attend(connection, held)
+            await self._wake.wait()
+            await asyncio.sleep(ACK_DELAY_SECONDS)
+
+    async def _attend(self, connection: Connection, held: OwnedSegment) -> None:
+        if held.acknowledged > held.sent:
+            held.sent = held.acknowledged
+            ack = Ack(segment_id=held.segment_id, generation=held.generation, position=held.sent)
+            await connection.send(ack)
+        if held.releasing and held.attached and not held.detaching:
+            held.detaching = True
+            await connection.send(Detach(segment_id=held.segment_id))
+        elif not (held.releasing or held.attached or held.refused):
+            await self._attach(connection, held)
+        elif held.attached and held.owed_permits * 2 >= self._prefetch:
+            permits, held.owed_permits = held.owed_permits, 0
+            await connection.send(Flow(segment_id=held.segment_id, permits=permits))
+
+    async def _attach(self, connection: Connection, held: OwnedSegment) -> None:
+        held.attached = True
+        held.owed_permits = 0
+        permits = max(1, self._prefetch - len(held.waiting))
+        await connection.send(Attach(segment_id=held.segment_id, generation=held.generation, permits=permits))
+
+    async def _receive(self, connection: Connection) -> None:
+        while True:
+            frame = await connection.receive()
+            if isinstance(frame, Delivery):
+                self._inbox.deliver(frame)
+            elif isinstance(frame, Acked):
+                self._inbox.on_acked(frame.segment_id, frame.position)
+            elif isinstance(frame, Detached):
+                self._on_detached(frame.segment_id)
+            elif isinstance(frame, ErrorFrame):
+                self._on_error(frame)
+            self._changed()
+
+    def _on_detached(self, segment_id: int) -> None:
+        held = self._inbox.owned.get(segment_id)
+        if held is not None:
+            held.attached = held.detaching = False
+
+    def _on_error(self, frame: ErrorFrame) -> None:
+        error = error_of(frame)
+        held = None if frame.segment_id is None else self._inbox.owned.get(frame.segment_id)
+        if held is None:
+            logger.warning("consumer %s: %s", self._consumer, error)
+        elif isinstance(error, GenerationSuperseded) and error.generation >= held.generation:
+            # The assignment that says so is on its way; nothing that waits may be handed out any more.
+            self._inbox.forget(held.segment_id)
+        elif isinstance(error, SegmentNotOwned):
+            held.attached, held.refused = False, True
+        else:
+            logger.warning("consumer %s, segment %s: %s", self._consumer, held.segment_id, error)
+            held.lose_connection()
+            held.refused = True
+            asyncio.get_running_loop().call_later(ATTACH_AGAIN_SECONDS, self._try_again, held)
+
+    def _try_again(self, held: OwnedSegment) -> None:
+        held.refused = False
+        self.wake()
