@@ -32,13 +32,14 @@ class LaunchError(Exception):
 class ProcessSpec:
     """How one child is started, when it counts as ready, and how it is asked to stop.
 
-    `environment` is added to the parent's own. `user` and `group` are numeric ids, for a server that
-    refuses root.
+    `environment` is added to the parent's own, less the names in `withheld`. `user` and `group` are numeric
+    ids, for a server that refuses root.
     """
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    withheld: Sequence[str] = ()
     directory: Path = ROOT
     ready: Callable[[], bool] | None = None
     ready_timeout_seconds: float = 60
@@ -122,9 +123,10 @@ class ManagedProcess:
         once, and the order of stopping would be lost.
         """
         self.started_monotonic = time.monotonic()
+        inherited = {name: value for name, value in os.environ.items() if name not in self.spec.withheld}
         self._process = subprocess.Popen(
             self.spec.argv,
-            env={**os.environ, **self.spec.environment},
+            env={**inherited, **self.spec.environment},
             cwd=self.spec.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

@@ -74,12 +74,24 @@ def beat_spec(*, environment: Mapping[str, str], schedule: Path) -> ProcessSpec:
     )
 
 
-def reporter_spec(*, environment: Mapping[str, str]) -> ProcessSpec:
-    """Describe the Spark job that turns load samples into load reports."""
+def reporter_spec(*, url: str, directory: Path, java: Mapping[str, str]) -> ProcessSpec:
+    """Describe the Spark job that turns load samples into load reports, for the node at `url`.
+
+    It works through the public API alone: addresses and secrets of the servers behind it are withheld.
+    """
     return ProcessSpec(
         name="spark",
-        argv=(sys.executable, "-m", "spark.load_report"),
-        environment={**SETTINGS, **environment},
+        argv=(
+            *(sys.executable, "-m", "spark.load_report", "--url", url),
+            *("--token-file", str(directory / "system-token"), "--state-directory", str(directory / "spark")),
+        ),
+        environment={
+            "PYTHONUNBUFFERED": "1",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": HOST,
+            **java,
+        },
+        withheld=("DATABASE_URL", "REDIS_URL", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"),
         stop_timeout_seconds=15,
     )
 

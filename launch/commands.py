@@ -1,0 +1,150 @@
+"""What `./run` does once the environment stands: `up`, `demo`, `test`, `check`, `bench`."""
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn, TextIO
+
+from launch import check
+from launch.data_directory import DataDirectory, RunningServices
+from launch.instance import Instance
+from launch.prepare import PASSWORD_FILE, SUPERUSER
+from launch.process import ROOT, LaunchError
+from launch.supervisor import Report
+
+FAST_TESTS = ("tests/domain", "tests/wire", "tests/store", "tests/services")
+DEFAULT_DATA = ROOT / ".data"
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def reporter(stream: TextIO) -> Report:
+    """Return a function that prints a line with the seconds since now."""
+    begun = time.monotonic()
+
+    def report(line: str) -> None:
+        print(f"[{time.monotonic() - begun:5.1f} s] {line}", file=stream, flush=True)
+
+    return report
+
+
+def interrupt_by_signal() -> None:
+    """Turn the first signal to stop into KeyboardInterrupt; later ones do not disturb the stopping."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in STOP_SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for each in STOP_SIGNALS:
+        signal.signal(each, interrupt)
+
+
+def _instance_options() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(add_help=False)
+    options.add_argument("--data-dir", type=Path, default=DEFAULT_DATA, help="default: .data")
+    options.add_argument("--port", type=int, help="port of the web node; default: 8080, or a free one")
+    options.add_argument("--verbose", action="store_true", help="show the processes' logs too")
+    return options
+
+
+def up(argv: Sequence[str]) -> int:
+    """Start all services, run the demo unless told not to, and stay until Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="./run up", parents=[_instance_options()], description=up.__doc__)
+    parser.add_argument("--no-demo", action="store_true", help="only start the services")
+    options = parser.parse_args(argv)
+    interrupt_by_signal()
+    report = reporter(sys.stdout)
+    with Instance(options.data_dir, port=options.port, report=report, echo=options.verbose) as instance:
+        try:
+            _serve(instance, with_demo=not options.no_demo)
+        except KeyboardInterrupt:
+            report("stopping")
+    return 0
+
+
+def _serve(instance: Instance, *, with_demo: bool) -> NoReturn:
+    _greet(instance.running, new_password=instance.new_password)
+    if with_demo:
+        _run_demo_in([], instance.running)
+        _greet(instance.running, new_password=None)
+    while True:
+        signal.pause()
+
+
+def _greet(services: RunningServices, *, new_password: str | None) -> None:
+    directory = services.data_directory
+    password = new_password or f"(in {directory / PASSWORD_FILE}, unless you changed it)"
+    print(
+        f"\n  Dashboard   {services.url}/\n"
+        f"  Login       {SUPERUSER}   password {password}\n"
+        f"  REST        {services.url}/docs   token in {directory / 'admin-token'}\n"
+        f"  Logs        {directory / 'logs'}\n"
+        "  Stop        Ctrl-C\n",
+        flush=True,
+    )
+
+
+def run_demo(argv: Sequence[str]) -> int:
+    """Run the demo in the instance of the data directory; start one for its time where none runs."""
+    parser = argparse.ArgumentParser(prog="./run demo", parents=[_instance_options()], add_help=False)
+    options, rest = parser.parse_known_args(argv)
+    running = DataDirectory(options.data_dir).running()
+    if running is not None:
+        return _run_demo_in(rest, running)
+    interrupt_by_signal()
+    report = reporter(sys.stderr)
+    with Instance(options.data_dir, port=options.port, report=report, echo=options.verbose) as instance:
+        return _run_demo_in(rest, instance.running)
+
+
+def _run_demo_in(argv: Sequence[str], services: RunningServices) -> int:
+    status: int = importlib.import_module("launch.demo").main(list(argv), services)
+    return status
+
+
+def test(argv: Sequence[str]) -> NoReturn:
+    """Run the tests; `--fast` runs only those of the inner layers, anything else goes to pytest."""
+    arguments = [argument for argument in argv if argument != "--fast"]
+    if "--fast" in argv:
+        arguments = ["-m", "not slow and not spark and not browser", *FAST_TESTS, *arguments]
+    os.environ.pop("DJANGO_SETTINGS_MODULE", None)
+    _become("pytest", arguments)
+
+
+def bench(argv: Sequence[str]) -> NoReturn:
+    """Measure the rows of the table of benchmarks; without numbers all of them."""
+    _become("bench", argv)
+
+
+def _become(module: str, arguments: Sequence[str]) -> NoReturn:
+    os.chdir(ROOT)
+    os.execv(sys.executable, [sys.executable, "-m", module, *arguments])
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "up": up,
+    "demo": run_demo,
+    "test": test,
+    "check": check.main,
+    "bench": bench,
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one command; a failure that the user can do something about is one line and a hint."""
+    name, *rest = argv or ["up"]
+    try:
+        return COMMANDS[name](rest)
+    except LaunchError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,141 @@
+"""The data directory of one instance: its lock, secrets, ports, logs, and what other commands read of it."""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launch.embedded.service import kept_secret, private_file
+from launch.process import LaunchError
+
+CLEAN_UP_SECONDS = 90
+LOCK_POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class RunningServices:
+    """What a program needs to talk to a running instance through its public doors."""
+
+    url: str
+    data_directory: Path
+    admin_token: str
+    system_token: str
+
+
+class DataDirectory:
+    """Paths and small files of one instance; `acquire` makes this process its only owner."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self._lock_descriptor: int | None = None
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def lock_descriptor(self) -> int:
+        """Descriptor of the held lock: whoever inherits it keeps the directory locked."""
+        if self._lock_descriptor is None:
+            raise LaunchError(f"{self.path} is not locked")
+        return self._lock_descriptor
+
+    def acquire(self, report: Callable[[str], None]) -> None:
+        """Lock the directory. Raises LaunchError when another instance runs in it.
+
+        The guard of a killed supervisor holds the lock until it has stopped what was left, so it is waited
+        for.
+        """
+        self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        deadline, told = time.monotonic() + CLEAN_UP_SECONDS, False
+        while not _try_lock(descriptor):
+            owner = os.pread(descriptor, 32, 0).decode().strip()
+            if _alive(owner) or time.monotonic() > deadline:
+                os.close(descriptor)
+                raise LaunchError(
+                    f"an instance runs in {self.path} already (process {owner or 'unknown'})",
+                    "stop it with Ctrl-C or SIGTERM, or choose another folder with --data-dir",
+                )
+            if not told:
+                report("waiting for the guard of a killed instance to finish its cleaning")
+                told = True
+            time.sleep(LOCK_POLL_SECONDS)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._lock_descriptor = descriptor
+
+    def release(self) -> None:
+        if self._lock_descriptor is not None:
+            os.close(self._lock_descriptor)
+            self._lock_descriptor = None
+
+    def secret(self, name: str) -> str:
+        """Return a secret that is made once per directory."""
+        return kept_secret(self.path / name)
+
+    def read_json(self, name: str) -> Any:
+        """Return the content of a small file, or None."""
+        try:
+            return json.loads((self.path / name).read_text())
+        except (OSError, ValueError):
+            return None
+
+    def write_json(self, name: str, value: Any) -> None:
+        private_file(self.path / name, json.dumps(value) + "\n")
+
+    def ports(self) -> dict[str, int]:
+        """Return the ports of the last start, by name of the service; they are taken again where free."""
+        known = self.read_json("ports.json")
+        return {str(name): int(port) for name, port in known.items()} if isinstance(known, dict) else {}
+
+    def publish(self, url: str) -> RunningServices:
+        """Tell other commands where the instance that runs here can be reached."""
+        self.write_json("services.json", {"url": url, "pid": os.getpid()})
+        return self._services(url)
+
+    def withdraw(self) -> None:
+        (self.path / "services.json").unlink(missing_ok=True)
+
+    def running(self) -> RunningServices | None:
+        """Return the services of the instance that runs in this directory, or None."""
+        known = self.read_json("services.json")
+        if not isinstance(known, dict) or not self._locked_by_another():
+            return None
+        return self._services(str(known["url"]))
+
+    def _services(self, url: str) -> RunningServices:
+        tokens = [(self.path / f"{role}-token").read_text().strip() for role in ("admin", "system")]
+        return RunningServices(url, self.path, *tokens)
+
+    def _locked_by_another(self) -> bool:
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            return not _try_lock(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _alive(pid: str) -> bool:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,125 @@
+"""One whole instance: which processes it has, in which order, and what they are told."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Self
+
+from launch import prepare
+from launch.data_directory import DataDirectory, RunningServices
+from launch.embedded import embedded_postgres, embedded_valkey
+from launch.java import java_environment
+from launch.ports import HOST, free_port, is_free
+from launch.process import LaunchError, ProcessSpec
+from launch.services import SETTINGS, beat_spec, reporter_spec, web_spec, worker_spec
+from launch.supervisor import Report, Supervisor
+
+DEFAULT_PORT = 8080
+
+
+class Instance:
+    """The services of one data directory; as a context manager they run inside the block.
+
+    `port` is the web node's: one that was asked for must be free, else the last one or 8080 is preferred.
+    """
+
+    def __init__(self, data_directory: Path, *, port: int | None, report: Report, echo: bool = False) -> None:
+        self._directory = DataDirectory(data_directory)
+        self._wanted_port = port
+        self._report = report
+        self._echo = echo
+        self._services: RunningServices | None = None
+        self.new_password: str | None = None
+
+    @property
+    def running(self) -> RunningServices:
+        """Return where the services are, once they run."""
+        if self._services is None:
+            raise LaunchError("the instance does not run")
+        return self._services
+
+    def __enter__(self) -> Self:
+        self._supervisor = Supervisor(self._directory, report=self._report, echo=self._echo)
+        try:
+            self._start()
+        except BaseException:
+            self._supervisor.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._supervisor.stop()
+        self._report("stopped")
+
+    def _start(self) -> None:
+        known = self._directory.ports()
+        port = self._web_port(known)
+        environment = {
+            **self._addresses(known),
+            **self._secrets(),
+            "SCALABLE_NODE_URL": f"http://{HOST}:{port}",
+        }
+        self._directory.write_json("ports.json", {**known, "web": port})
+        self._prepare(environment)
+        web = self._supervisor.launch(web_spec(port=port, environment=environment))
+        worker = self._supervisor.launch(worker_spec(environment=environment))
+        self._supervisor.await_ready(web, label="web node")
+        self._supervisor.await_ready(worker, label="worker")
+        schedule = self._directory.path / "beat-schedule"
+        self._supervisor.start(beat_spec(environment=environment, schedule=schedule), label="beat")
+        self._start_reporter(port)
+        self._supervisor.watch()
+        self._services = self._directory.publish(f"http://{HOST}:{port}")
+
+    def _web_port(self, known: dict[str, int]) -> int:
+        if self._wanted_port is None:
+            return free_port(known.get("web", DEFAULT_PORT))
+        if not is_free(self._wanted_port):
+            raise LaunchError(f"port {self._wanted_port} is taken", "choose another one with --port")
+        return self._wanted_port
+
+    def _addresses(self, known: dict[str, int]) -> dict[str, str]:
+        """Start the embedded servers that no address in the environment replaces."""
+        addresses = {}
+        for variable, name, describe in (
+            ("DATABASE_URL", "postgres", embedded_postgres),
+            ("REDIS_URL", "valkey", embedded_valkey),
+        ):
+            if given := os.environ.get(variable):
+                addresses[variable] = given
+                continue
+            known[name] = free_port(known.get(name, 0))
+            service = describe(directory=self._directory.path / name, port=known[name])
+            self._supervisor.start(service.spec, label=name)
+            addresses[variable] = service.url
+        return addresses
+
+    def _secrets(self) -> dict[str, str]:
+        """Return the signing keys: the caller's own, or the ones kept in the data directory."""
+        names = {"SCALABLE_SECRET_KEY": "secret-key", "SCALABLE_TOKEN_SECRET": "token-secret"}
+        return {
+            "SCALABLE_DATA_DIR": str(self._directory.path),
+            **{name: os.environ.get(name) or self._directory.secret(file) for name, file in names.items()},
+        }
+
+    def _prepare(self, environment: dict[str, str]) -> None:
+        password_file = self._directory.path / prepare.PASSWORD_FILE
+        had_password = password_file.exists()
+        spec = ProcessSpec(
+            name="prepare",
+            argv=(sys.executable, "-m", "launch.prepare", str(self._directory.path)),
+            environment={**SETTINGS, **environment},
+        )
+        self._supervisor.run(spec, label="migration")
+        if password_file.exists() and not had_password:
+            self.new_password = password_file.read_text().strip()
+
+    def _start_reporter(self, port: int) -> None:
+        java = java_environment()
+        if java is None:
+            self._report("no Java 17 or newer found: load is not reported, topics scale by consumers alone")
+            return
+        self._supervisor.launch(
+            reporter_spec(url=f"http://{HOST}:{port}", directory=self._directory.path, java=java)
+        )
+        self._report("Spark load reporter started")
