@@ -1,0 +1,177 @@
+"""Messages in and out of segments, on behalf of sockets and REST."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalable import announce
+from scalable.domain.errors import (
+    ScalableError,
+    SegmentNotFound,
+    SegmentStoreMissing,
+    SegmentTerminated,
+    TopicDeleted,
+)
+from scalable.domain.names import TopicName
+from scalable.domain.segment import Segment
+from scalable.segments.port import AppendResult, CursorState, ReadResult, SegmentKey, SegmentStats
+from scalable.segments.registry import segment_port
+from scalable.services.settling import settle_drained
+from scalable.store import subscriptions as store
+from scalable.store import topics
+from scalable.store.subscriptions import SubscriptionView
+
+NO_SEQUENCE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """A topic's incarnation, and the highest sequence that it accepted from a producer, -1 for none."""
+
+    incarnation: int
+    last_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Where the segments of a topic begin and end."""
+
+    incarnation: int
+    epoch: int
+    segments: tuple[tuple[Segment, SegmentStats], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The body that REST answers."""
+        return {
+            "incarnation": self.incarnation,
+            "epoch": self.epoch,
+            "segments": {
+                str(segment.segment_id): _position(segment, stats) for segment, stats in self.segments
+            },
+        }
+
+
+def append(
+    *,
+    name: TopicName,
+    incarnation: int,
+    segment_id: int,
+    batches: Sequence[bytes],
+    producer: str | None,
+) -> list[AppendResult]:
+    """Store encoded batches in order, all or none.
+
+    Raises SegmentTerminated (with the epoch that has the children), SegmentNotFound, SegmentStoreMissing,
+    TopicDeleted, BatchInvalid, BatchPartlyDuplicate.
+    """
+    try:
+        results = segment_port().append(SegmentKey(incarnation, segment_id), batches, producer=producer)
+    except SegmentTerminated as error:
+        raise _terminated(incarnation, segment_id) from error
+    except SegmentStoreMissing as error:
+        raise _missing(name, incarnation, segment_id) from error
+    if not all(result.duplicate for result in results):
+        announce.publish(announce.SegmentAppended(incarnation, segment_id))
+    return results
+
+
+def read(
+    *, name: TopicName, incarnation: int, segment_id: int, offset: int, max_bytes: int, max_batches: int
+) -> ReadResult:
+    """Batches of a segment from an offset on; raises SegmentNotFound, TopicDeleted."""
+    try:
+        return segment_port().read(
+            SegmentKey(incarnation, segment_id), offset=offset, max_bytes=max_bytes, max_batches=max_batches
+        )
+    except SegmentStoreMissing as error:
+        raise _missing(name, incarnation, segment_id) from error
+
+
+def read_by_name(
+    *, name: TopicName, segment_id: int, offset: int, max_bytes: int, max_batches: int
+) -> ReadResult:
+    """Batches of a segment of the topic that has this name now; raises TopicNotFound, SegmentNotFound."""
+    return read(
+        name=name,
+        incarnation=store.incarnation_of(name),
+        segment_id=segment_id,
+        offset=offset,
+        max_bytes=max_bytes,
+        max_batches=max_batches,
+    )
+
+
+def acknowledge(
+    *, subscription: SubscriptionView, segment_id: int, generation: int, position: int
+) -> CursorState:
+    """Acknowledge everything below a position, then see whether a sealed segment is drained by it.
+
+    Raises GenerationSuperseded, PositionInvalid, SubscriptionNotFound, SegmentStoreMissing.
+    """
+    state = segment_port().acknowledge(
+        SegmentKey(subscription.incarnation, segment_id),
+        subscription=subscription.name,
+        generation=generation,
+        position=position,
+    )
+    settle_drained(
+        subscription_id=subscription.subscription_id,
+        incarnation=subscription.incarnation,
+        segment_id=segment_id,
+        position=state.position,
+    )
+    return state
+
+
+def producer_state(*, name: TopicName, producer: str | None) -> ProducerState:
+    """What a producer must know before its first batch; raises TopicNotFound."""
+    if producer is None:
+        return ProducerState(store.incarnation_of(name), NO_SEQUENCE)
+    topic, port = topics.read(name), segment_port()
+    marks = [
+        mark.last_sequence
+        for segment in topic.layout.active
+        for mark in port.producer_marks(SegmentKey(topic.incarnation, segment.segment_id), producer=producer)
+    ]
+    return ProducerState(topic.incarnation, max(marks, default=NO_SEQUENCE))
+
+
+def positions(*, name: TopicName) -> Positions:
+    """Where the segments of a topic begin and end; raises TopicNotFound."""
+    topic, port = topics.read(name), segment_port()
+    found = []
+    for segment_id in sorted(topic.layout.segments):
+        try:
+            stats = port.stats(SegmentKey(topic.incarnation, segment_id))
+        except SegmentStoreMissing:  # not made yet, or pruned a moment ago
+            continue
+        found.append((topic.layout.segments[segment_id], stats))
+    return Positions(topic.incarnation, topic.epoch, tuple(found))
+
+
+def _position(segment: Segment, stats: SegmentStats) -> dict[str, Any]:
+    return {
+        "startOffset": stats.start_offset,
+        "endOffset": stats.end_offset,
+        "state": segment.state.value,
+        "terminated": stats.terminated,
+        "parentIds": list(segment.parent_ids),
+        "childIds": list(segment.child_ids),
+    }
+
+
+def _terminated(incarnation: int, segment_id: int) -> SegmentTerminated:
+    known = store.find_segment(incarnation, segment_id)
+    if known is None:
+        return SegmentTerminated(segment_id=segment_id, epoch=0)
+    # A store outside the metadata database is terminated before the layout that has its children commits.
+    epoch = known.topic_epoch + 1 if known.segment.is_active else known.segment.sealed_epoch
+    return SegmentTerminated(segment_id=segment_id, epoch=epoch)
+
+
+def _missing(name: TopicName, incarnation: int, segment_id: int) -> ScalableError:
+    if topics.find_name(incarnation) is None:
+        return TopicDeleted(topic=str(name))
+    if store.find_segment(incarnation, segment_id) is None:
+        return SegmentNotFound(segment_id=segment_id)
+    return SegmentStoreMissing(segment_id=segment_id)

@@ -1,0 +1,259 @@
+"""Rows of subscriptions, their consumers, and who owns which segment.
+
+Everything that decides about owners reads and writes under the subscription's lock.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from django.db.models import Exists, F, OuterRef
+
+from scalable.domain.errors import SubscriptionNotFound, SubscriptionTypeMismatch, TopicNotFound
+from scalable.domain.layout import Layout
+from scalable.domain.names import TopicName
+from scalable.domain.ownership import Ownership
+from scalable.domain.segment import Segment as SegmentValue
+from scalable.domain.segment import SegmentState
+from scalable.domain.subscriptions import SubscriptionType
+from scalable.models import Assignment, ConsumerRegistration, Segment, Subscription, Topic
+from scalable.store.clock import ClockTimestamp, milliseconds, moment, optional_milliseconds
+from scalable.store.topics import segment_value
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionView:
+    """A subscription; `generation` rises with any change of its owners."""
+
+    subscription_id: int
+    incarnation: int
+    name: str
+    type: SubscriptionType
+    generation: int
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ownerships:
+    """The owners of a subscription's segments, and which segments it has drained."""
+
+    owned: Mapping[int, Ownership]
+    drained: frozenset[int]
+
+
+class SegmentInTopic(NamedTuple):
+    """A segment and the epoch at which its topic is now."""
+
+    segment: SegmentValue
+    topic_epoch: int
+
+
+# Topics, as far as subscriptions need them.
+
+
+def incarnation_of(name: TopicName) -> int:
+    """The incarnation of a topic; raises TopicNotFound."""
+    rows = Topic.objects.filter(namespace__tenant=name.tenant, namespace__name=name.namespace, name=name.name)
+    incarnation = rows.values_list("pk", flat=True).first()
+    if incarnation is None:
+        raise TopicNotFound(topic=str(name))
+    return incarnation
+
+
+def read_layout(incarnation: int) -> Layout:
+    """The layout of a topic, without a lock; raises TopicNotFound."""
+    rows = list(
+        Segment.objects.filter(topic_id=incarnation).annotate(
+            topic_epoch=F("topic__epoch"), topic_next_segment_id=F("topic__next_segment_id")
+        )
+    )
+    if not rows:
+        raise TopicNotFound(topic=f"#{incarnation}")
+    segments = {row.segment_id: segment_value(row) for row in rows}
+    return Layout(rows[0].topic_epoch, rows[0].topic_next_segment_id, segments)
+
+
+def find_segment(incarnation: int, segment_id: int) -> SegmentInTopic | None:
+    """A segment with the epoch of its topic, or None."""
+    rows = Segment.objects.filter(topic_id=incarnation, segment_id=segment_id)
+    row = rows.annotate(topic_epoch=F("topic__epoch")).first()
+    return None if row is None else SegmentInTopic(segment_value(row), row.topic_epoch)
+
+
+# Subscriptions.
+
+
+def find(incarnation: int, name: str) -> SubscriptionView | None:
+    """A subscription by name, or None."""
+    row = Subscription.objects.filter(topic_id=incarnation, name=name).first()
+    return None if row is None else _view(row)
+
+
+def get(incarnation: int, name: str, *, expected: SubscriptionType) -> SubscriptionView:
+    """A subscription of a type; raises SubscriptionNotFound, SubscriptionTypeMismatch."""
+    found = find(incarnation, name)
+    if found is None:
+        raise SubscriptionNotFound(subscription=name)
+    check_type(found, expected)
+    return found
+
+
+def check_type(subscription: SubscriptionView, expected: SubscriptionType) -> None:
+    """Raise SubscriptionTypeMismatch when the subscription has another type, for a type never changes."""
+    if subscription.type is not expected:
+        raise SubscriptionTypeMismatch(
+            subscription=subscription.name,
+            current_type=subscription.type.value,
+            requested_type=expected.value,
+        )
+
+
+def lock(subscription_id: int) -> SubscriptionView:
+    """Lock a subscription until the transaction ends and read it; raises SubscriptionNotFound."""
+    row = Subscription.objects.select_for_update(no_key=True).filter(pk=subscription_id).first()
+    if row is None:
+        raise SubscriptionNotFound(subscription=f"#{subscription_id}")
+    return _view(row)
+
+
+def of_topic(incarnation: int) -> list[SubscriptionView]:
+    """The subscriptions of a topic by name."""
+    return [_view(row) for row in Subscription.objects.filter(topic_id=incarnation).order_by("name")]
+
+
+def insert(incarnation: int, name: str, kind: SubscriptionType) -> SubscriptionView:
+    """Add a subscription; the caller holds the topic's lock and found none of this name."""
+    row = Subscription.objects.create(
+        topic_id=incarnation, name=name, type=kind.value, created_at=ClockTimestamp()
+    )
+    row.refresh_from_db()
+    return _view(row)
+
+
+def delete(subscription_id: int) -> None:
+    """Delete a subscription with its consumers and assignments; the caller holds the topic's lock."""
+    Subscription.objects.filter(pk=subscription_id).delete()
+
+
+def raise_generation(subscription_id: int) -> None:
+    """Note that an owner changed; the caller holds the subscription's lock."""
+    Subscription.objects.filter(pk=subscription_id).update(
+        assignment_generation=F("assignment_generation") + 1
+    )
+
+
+# Consumers.
+
+
+def consumers(subscription_id: int) -> list[str]:
+    """The registered consumers by name, those in their grace period too."""
+    rows = ConsumerRegistration.objects.filter(subscription_id=subscription_id).order_by("name")
+    return list(rows.values_list("name", flat=True))
+
+
+def registrations(incarnation: int) -> list[tuple[int, str]]:
+    """All registered consumers of a topic as (subscription, name)."""
+    rows = ConsumerRegistration.objects.filter(subscription__topic_id=incarnation)
+    return list(rows.order_by("subscription_id", "name").values_list("subscription_id", "name"))
+
+
+def add_consumer(subscription_id: int, name: str) -> bool:
+    """Register a consumer and tell whether it is new; the caller holds the subscription's lock."""
+    _, created = ConsumerRegistration.objects.get_or_create(
+        subscription_id=subscription_id, name=name, defaults={"created_at": ClockTimestamp()}
+    )
+    return created
+
+
+def remove_consumer(subscription_id: int, name: str) -> bool:
+    """Unregister a consumer and tell whether it was there; the caller holds the subscription's lock."""
+    deleted, _ = ConsumerRegistration.objects.filter(subscription_id=subscription_id, name=name).delete()
+    return bool(deleted)
+
+
+# Owners.
+
+
+def ownerships(subscription_id: int) -> Ownerships:
+    """Who owns what, and what is drained."""
+    rows = list(Assignment.objects.filter(subscription_id=subscription_id))
+    return Ownerships(
+        owned={row.segment_id: _ownership(row) for row in rows},
+        drained=frozenset(row.segment_id for row in rows if row.drained),
+    )
+
+
+def ownership(subscription_id: int, segment_id: int) -> Ownership | None:
+    """Who owns a segment, or None when it never had an owner."""
+    row = Assignment.objects.filter(subscription_id=subscription_id, segment_id=segment_id).first()
+    return None if row is None else _ownership(row)
+
+
+def write_ownerships(subscription_id: int, owned: Mapping[int, Ownership], drained: Collection[int]) -> None:
+    """Set the owners of these segments; the caller holds the subscription's lock."""
+    Assignment.objects.bulk_create(
+        [_row(subscription_id, key, owned[key], key in drained) for key in sorted(owned)],
+        update_conflicts=True,
+        unique_fields=["subscription", "segment_id"],
+        update_fields=["owner", "next_owner", "generation", "release_deadline", "drained"],
+    )
+
+
+def with_overdue_release(*, limit: int) -> list[int]:
+    """Subscriptions in which an owner was asked to release a segment and did not in time."""
+    rows = Assignment.objects.filter(release_deadline__lte=ClockTimestamp())
+    return list(rows.order_by("subscription_id").values_list("subscription_id", flat=True).distinct()[:limit])
+
+
+def with_undrained_end(*, above: int, limit: int) -> list[int]:
+    """STREAM subscriptions with consumers that have not drained some sealed segment, by ascending id."""
+    drained = Assignment.objects.filter(
+        subscription_id=OuterRef(OuterRef("pk")), segment_id=OuterRef("segment_id"), drained=True
+    )
+    sealed = Segment.objects.filter(topic_id=OuterRef("topic_id"), state=SegmentState.SEALED)
+    rows = Subscription.objects.filter(
+        Exists(sealed.exclude(Exists(drained))),
+        Exists(ConsumerRegistration.objects.filter(subscription_id=OuterRef("pk"))),
+        type=SubscriptionType.STREAM,
+        pk__gt=above,
+    )
+    return list(rows.order_by("pk").values_list("pk", flat=True)[:limit])
+
+
+# Rows and values.
+
+
+def _view(row: Subscription) -> SubscriptionView:
+    return SubscriptionView(
+        subscription_id=row.pk,
+        incarnation=row.topic_id,
+        name=row.name,
+        type=SubscriptionType(row.type),
+        generation=row.assignment_generation,
+        created_at_ms=milliseconds(row.created_at),
+    )
+
+
+def _ownership(row: Assignment) -> Ownership:
+    return Ownership(
+        owner=row.owner,
+        next_owner=row.next_owner,
+        generation=row.generation,
+        release_deadline_ms=optional_milliseconds(row.release_deadline),
+    )
+
+
+def _row(subscription_id: int, segment_id: int, owned: Ownership, drained: bool) -> Assignment:
+    deadline: datetime | None = None
+    if owned.release_deadline_ms is not None:
+        deadline = moment(owned.release_deadline_ms)
+    return Assignment(
+        subscription_id=subscription_id,
+        segment_id=segment_id,
+        owner=owned.owner,
+        next_owner=owned.next_owner,
+        generation=owned.generation,
+        release_deadline=deadline,
+        drained=drained,
+    )
