@@ -2,9 +2,21 @@
 
 from typing import Any
 
-from channels.routing import URLRouter
 from django.urls import path
 
+from scalable.api.sockets.base import Socket
+from scalable.api.sockets.lookup import LookupSocket
+
+ROOT = "ws/v2/scalable"
+TOPIC = "<str:tenant>/<str:namespace>/<str:topic>"
+
+
+def door(route: str, socket: type[Socket]) -> Any:
+    """A socket at a path below the root; to the type checker, `path` leads to views alone."""
+    application: Any = socket.as_asgi()
+    return path(f"{ROOT}/{route}", application)
+
+
 websocket_urlpatterns: list[Any] = [
-    path("ws/v2/scalable/", URLRouter([])),
+    door(f"lookup/{TOPIC}", LookupSocket),
 ]
