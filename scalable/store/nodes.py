@@ -10,7 +10,7 @@ from scalable.models import Node
 from scalable.store.clock import ClockTimestamp
 
 
-def oldest_living_heartbeat(timeout_seconds: float) -> ExpressionWrapper[Any]:
+def oldest_living_heartbeat(timeout_seconds: float) -> "ExpressionWrapper[Any]":
     """The heartbeat below which a node counts as dead."""
     oldest = ClockTimestamp() - Value(timedelta(seconds=timeout_seconds))
     return ExpressionWrapper(oldest, output_field=DateTimeField())
