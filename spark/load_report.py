@@ -1,0 +1,233 @@
+"""The load report: a Structured Streaming job that turns load samples into load reports and tiles.
+
+`python -m spark.load_report` runs until SIGTERM or SIGINT (then it exits with 0) or until it cannot go on
+(then with 1, and whoever supervises it starts it again). It resumes from its checkpoint with nothing counted
+twice.
+"""
+
+import argparse
+import fcntl
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark.rest import NodeClient
+from spark.samples import SAMPLES_TOPIC, sample_rows
+from spark.session import make_session
+from spark.source import FORMAT
+from spark.state import LoadState, LoadUpdate, decode_state, encode_state
+from spark.state_files import StateFiles
+
+logger = logging.getLogger("spark.load_report")
+
+LOADS_PER_REQUEST = 1_000
+TILES_PER_REQUEST = 500
+STOP_POLL_SECONDS = 0.5
+_SUMMARY = "Turn load samples into load reports and tiles, until stopped."
+_Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportOptions:
+    """Where the job reads, writes and keeps its files."""
+
+    url: str
+    token_file: Path
+    directory: Path
+    """Local files: lock, status, Spark's scratch space."""
+    checkpoint: str
+    """A path or URI that survives the driver; on a cluster one that the executors see too."""
+    master: str
+    topic: str = SAMPLES_TOPIC
+    reporter: str = "spark"
+    trigger_ms: int = 500
+    configuration: dict[str, str]
+
+
+class LoadReport:
+    """Handles the micro-batches: takes the state on by one step, reports, and keeps the state."""
+
+    def __init__(self, *, node: NodeClient, reporter: str, files: StateFiles, status: Path) -> None:
+        self._node = node
+        self._reporter = reporter
+        self._files = files
+        self._status = status
+        self._state: LoadState | None = None
+        self._batch_id = -1
+
+    def handle(self, messages: DataFrame, batch_id: int) -> None:
+        """Process one micro-batch; any error ends the query, and the restarted job repeats the micro-batch.
+
+        A crash before the state is saved repeats everything from the state before; a crash after it but
+        before Spark's own commit does so too: reports are absolute, so that their repetition changes
+        nothing.
+        """
+        started = time.monotonic()
+        state = self._state_before(batch_id)
+        rows = sample_rows(messages).toArrow().to_pylist()
+        update = state.step(rows, now_ms=time.time_ns() // 1_000_000)
+        self._send(update)
+        self._files.save(batch_id, encode_state(state))
+        self._state, self._batch_id = state, batch_id
+        self._tell(update, batch_id, round((time.monotonic() - started) * 1000))
+
+    def _state_before(self, batch_id: int) -> LoadState:
+        if self._state is not None and self._batch_id == batch_id - 1:
+            return self._state
+        saved = self._files.load_before(batch_id)
+        state = decode_state(saved) if saved is not None else None
+        if state is None and batch_id > 0:
+            # The checkpoint says what was read, but not what it was: rates are unknown for half a window.
+            logger.warning("no state from before micro-batch %d; rates are gathered anew", batch_id)
+        return state or LoadState()
+
+    def _send(self, update: LoadUpdate) -> None:
+        if update.watermark_ms is None:
+            return
+        head = {"reporter": self._reporter, "watermarkMs": update.watermark_ms}
+        for loads in _chunks(update.loads, LOADS_PER_REQUEST) if update.loads else [[]]:
+            self._node.post("/admin/v2/scalable-load/reports", {**head, "loads": loads})
+        for tiles in _chunks(update.tiles, TILES_PER_REQUEST):
+            self._node.post("/admin/v2/scalable-load/tiles", {"tiles": tiles})
+
+    def _tell(self, update: LoadUpdate, batch_id: int, milliseconds: int) -> None:
+        """Leave the state of affairs in the status file, and in the log if something was reported."""
+        status = {
+            "batchId": batch_id,
+            "watermarkMs": update.watermark_ms,
+            "messages": update.messages,
+            "samples": update.samples,
+            "repeats": update.repeats,
+            "unreadable": update.unreadable,
+            "loads": len(update.loads),
+            "tiles": len(update.tiles),
+            "milliseconds": milliseconds,
+            "atMs": time.time_ns() // 1_000_000,
+        }
+        partial = self._status.with_suffix(".partial")
+        partial.write_text(json.dumps(status))
+        partial.replace(self._status)
+        if update.loads or update.unreadable or update.repeats:
+            logger.info("%s", " ".join(f"{name}={value}" for name, value in status.items()))
+
+
+def run(options: ReportOptions) -> int:
+    """Run the job until it is told to stop (0) or cannot go on (1)."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    options.directory.mkdir(parents=True, exist_ok=True)
+    with _locked(options.directory / "lock"):
+        session = make_session(
+            name="scalable-topics load report",
+            master=options.master,
+            directory=options.directory,
+            configuration=options.configuration,
+        )
+        try:
+            return _follow(start_query(session, options), stop)
+        finally:
+            session.stop()
+
+
+def start_query(session: SparkSession, options: ReportOptions) -> StreamingQuery:
+    """Start the streaming query in a session."""
+    report = LoadReport(
+        node=NodeClient(options.url, options.token_file.read_text().strip()),
+        reporter=options.reporter,
+        files=StateFiles(f"{options.checkpoint}/state"),
+        status=options.directory / "status.json",
+    )
+    messages = (
+        session.readStream.format(FORMAT)
+        .option("url", options.url)
+        .option("topic", options.topic)
+        .option("tokenFile", str(options.token_file))
+        .load()
+    )
+    return (
+        messages.writeStream.queryName("load-report")
+        .foreachBatch(report.handle)
+        .trigger(processingTime=f"{options.trigger_ms} milliseconds")
+        .option("checkpointLocation", f"{options.checkpoint}/query")
+        .start()
+    )
+
+
+def _follow(query: StreamingQuery, stop: threading.Event) -> int:
+    logger.info("the load report runs")
+    while query.isActive:
+        if stop.wait(STOP_POLL_SECONDS):
+            query.stop()
+            return 0
+    logger.error("the load report cannot go on: %s", query.exception())
+    return 1
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that ends with the process: two jobs on one checkpoint would spoil it."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"another load report uses {path.parent}") from None
+        yield
+
+
+def _chunks(entries: Sequence[_Entry], size: int) -> Iterator[Sequence[_Entry]]:
+    for start in range(0, len(entries), size):
+        yield entries[start : start + size]
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> ReportOptions:
+    """Read the command line; what it leaves out comes from the environment of the product's processes."""
+    data = Path(environment.get("SCALABLE_DATA_DIR") or ".data")
+    token = environment.get("SCALABLE_SYSTEM_TOKEN_FILE") or str(data / "system-token")
+    node = environment.get("SCALABLE_NODE_URL") or "http://127.0.0.1:8080"
+    parser = argparse.ArgumentParser(prog="python -m spark.load_report", description=_SUMMARY)
+    add = parser.add_argument
+    add("--url", default=node, help="a web node (SCALABLE_NODE_URL)")
+    add("--token-file", type=Path, default=Path(token), help="a token of the role system")
+    add("--master", default=environment.get("SPARK_MASTER") or "local[2]", help="(SPARK_MASTER)")
+    add("--directory", type=Path, default=data / "spark" / "load-report", help="local files")
+    add("--checkpoint", help="path or URI; default: 'checkpoint' in the directory")
+    add("--topic", default=SAMPLES_TOPIC, help="where the samples are")
+    add("--reporter", default="spark", help="the name under which the watermark is kept")
+    add("--trigger-ms", type=int, default=500, help="shortest time between two micro-batches")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    chosen = parser.parse_args(arguments)
+    return ReportOptions(
+        url=chosen.url.rstrip("/"),
+        token_file=chosen.token_file,
+        directory=chosen.directory.resolve(),
+        checkpoint=chosen.checkpoint or str(chosen.directory.resolve() / "checkpoint"),
+        master=chosen.master,
+        topic=chosen.topic,
+        reporter=chosen.reporter,
+        trigger_ms=chosen.trigger_ms,
+        configuration=dict(setting.split("=", 1) for setting in chosen.conf),
+    )
+
+
+def main() -> int:
+    """Run the job as a process."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    return run(parse_options(sys.argv[1:], os.environ))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""The recent samples of one segment, and what follows from them alone: rates at a moment, tiles of a minute.
+
+Nothing is accumulated: each answer is computed anew from the samples that are kept, so that a repeated step
+gives the same answer and no message can count twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from scalable.domain.load import SegmentRates
+
+PARTS = 32
+MINUTE_MS = 60_000
+MOST_CELLS = 60
+KNOWN_AFTER = 0.5
+"""Part of its window that a segment must have been observed for before its rates are told."""
+
+
+class Sample(msgspec.Struct, frozen=True, array_like=True):
+    """Messages and bytes in and out during (start, end], and messages in per 1/32 of the segment's range."""
+
+    start_ms: int
+    end_ms: int
+    counts: tuple[int, int, int, int]
+    parts: tuple[int, ...]
+
+    def overlap(self, start_ms: int, end_ms: int) -> float:
+        """The part of this sample that lies in the span; its messages are taken to be spread evenly."""
+        common = min(self.end_ms, end_ms) - max(self.start_ms, start_ms)
+        return max(0, common) / (self.end_ms - self.start_ms)
+
+
+class Series(msgspec.Struct, kw_only=True):
+    """A segment's recent samples of all nodes; `born_ms` is the start of the first one ever seen."""
+
+    topic: str
+    incarnation: int
+    segment_id: int
+    born_ms: int
+    seen_until_ms: int
+    window_ms: int
+    interval_ms: int
+    samples: list[Sample] = []
+    reported: SegmentRates | None = None
+
+    def add(self, sample: Sample, *, window_ms: int) -> None:
+        """Take in one sample; the latest window and interval rule."""
+        self.samples.append(sample)
+        self.window_ms, self.interval_ms = window_ms, sample.end_ms - sample.start_ms
+        self.born_ms = min(self.born_ms, sample.start_ms)
+        self.seen_until_ms = max(self.seen_until_ms, sample.end_ms)
+
+    def forget(self, watermark_ms: int) -> None:
+        """Drop what neither the window nor the open minute at the watermark needs."""
+        horizon_ms = min(watermark_ms - self.window_ms, minute_of(watermark_ms))
+        self.samples = [sample for sample in self.samples if sample.end_ms > horizon_ms]
+
+    def rates(self, watermark_ms: int) -> SegmentRates | None:
+        """Rates per second over the window that ends at the watermark, or over the segment's life if shorter.
+
+        None while the segment was observed for less than half of its window: a moment is no rate.
+        """
+        start_ms = max(watermark_ms - self.window_ms, self.born_ms)
+        span_ms = watermark_ms - start_ms
+        if span_ms < self.window_ms * KNOWN_AFTER:
+            return None
+        totals = [0.0, 0.0, 0.0, 0.0]
+        for sample in self.samples:
+            weight = sample.overlap(start_ms, watermark_ms)
+            if weight:
+                for axis, count in enumerate(sample.counts):
+                    totals[axis] += count * weight
+        return SegmentRates(*(total * 1000 / span_ms for total in totals))
+
+    def minutes(self) -> set[int]:
+        """The minutes that the samples touch."""
+        return {
+            minute
+            for sample in self.samples
+            for minute in range(minute_of(sample.start_ms), sample.end_ms, MINUTE_MS)
+        }
+
+    def tile(self, minute_ms: int, watermark_ms: int) -> tuple[list[float], list[float]] | None:
+        """Mean and largest rate per part of one minute, up to the watermark; None without samples.
+
+        The mean is over the part of the minute in which the segment existed; the largest is that of one
+        interval.
+        """
+        start_ms, end_ms = max(minute_ms, self.born_ms), min(minute_ms + MINUTE_MS, watermark_ms)
+        inside = [sample for sample in self.samples if sample.overlap(start_ms, end_ms)]
+        if not inside:
+            return None
+        width_ms = MINUTE_MS / min(MOST_CELLS, max(1, round(MINUTE_MS / self.interval_ms)))
+        cells = _cells(inside, minute_ms, (start_ms, end_ms), width_ms)
+        mean = cells.sum(axis=0) * 1000 / (end_ms - start_ms)
+        peak = np.maximum(cells.max(axis=0) * 1000 / width_ms, mean)
+        return mean.tolist(), peak.tolist()
+
+
+def minute_of(time_ms: int) -> int:
+    """The start of the minute."""
+    return time_ms - time_ms % MINUTE_MS
+
+
+def _cells(
+    samples: Iterable[Sample], minute_ms: int, span: tuple[int, int], width_ms: float
+) -> NDArray[np.float64]:
+    """Messages per interval of the minute and per part."""
+    cells = np.zeros((round(MINUTE_MS / width_ms), PARTS))
+    for sample in samples:
+        parts = np.asarray(sample.parts, dtype=np.float64)
+        start_ms, end_ms = max(sample.start_ms, span[0]), min(sample.end_ms, span[1])
+        first = int((start_ms - minute_ms) // width_ms)
+        for cell in range(first, len(cells)):
+            cell_start = minute_ms + cell * width_ms
+            if cell_start >= end_ms:
+                break
+            common = min(end_ms, cell_start + width_ms) - max(start_ms, cell_start)
+            cells[cell] += parts * (common / (sample.end_ms - sample.start_ms))
+    return cells

@@ -1,0 +1,137 @@
+"""Calls of the product's REST interface from Spark's driver and executors, on the standard library alone.
+
+Executors import this module, so it needs nothing that a cluster might not have. A node that restarts is
+waited for; whatever else goes wrong is raised as NodeRefused or NodeUnavailable.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from scalable.domain.checkpoint import SegmentExtent
+from scalable.domain.names import TopicName
+
+FIRST_DELAY_SECONDS = 0.1
+LONGEST_DELAY_SECONDS = 5.0
+_RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
+_FRAME = struct.Struct(">QI")
+Answer = tuple[bytes, Mapping[str, str]]
+"""Body and headers."""
+
+
+class NodeRefused(Exception):
+    """The node answered that the request is wrong; repeating it does not help."""
+
+
+class NodeUnavailable(Exception):
+    """The node did not answer within the caller's patience."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicExtents:
+    """All segments of a topic with what they hold."""
+
+    incarnation: int
+    segments: Mapping[int, SegmentExtent]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPage:
+    """Encoded batches with their base offsets, and where to read on."""
+
+    batches: tuple[tuple[int, bytes], ...]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClient:
+    """A web node as Spark sees it; picklable, so that executors use the same."""
+
+    url: str
+    token: str
+    timeout_seconds: float = 10.0
+    patience_seconds: float = 60.0
+
+    def extents(self, topic: TopicName) -> TopicExtents:
+        """Ask which segments the topic has and which offsets they hold."""
+        body, _ = self._request("GET", f"{_address(topic)}/positions")
+        answer = json.loads(body)
+        segments = {int(number): _extent(extent) for number, extent in answer["segments"].items()}
+        return TopicExtents(answer["incarnation"], segments)
+
+    def batches(self, topic: TopicName, segment_id: int, *, offset: int, max_bytes: int) -> BatchPage:
+        """Read batches that hold messages at or above the offset, at least one if there is any."""
+        query = urlencode({"offset": offset, "maxBytes": max_bytes})
+        path = f"{_address(topic)}/segments/{segment_id}/batches?{query}"
+        body, headers = self._request("GET", path)
+        return BatchPage(tuple(_frames(body)), int(headers["X-Scalable-Next-Offset"]))
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Send JSON and return the JSON of the answer."""
+        answer, _ = self._request("POST", path, json.dumps(body, allow_nan=False).encode())
+        return json.loads(answer)
+
+    def _request(self, method: str, path: str, body: bytes | None = None) -> Answer:
+        headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=body, headers=headers, method=method)
+
+        def once() -> Answer:
+            with urllib.request.urlopen(request, timeout=self.timeout_seconds) as response:
+                return response.read(), response.headers
+
+        return _patiently(once, f"{method} {path}", self.patience_seconds)
+
+
+def _patiently(once: Callable[[], Answer], what: str, patience_seconds: float) -> Answer:
+    """Repeat with growing delays while the node is away; every request of this module is safe to repeat."""
+    deadline = time.monotonic() + patience_seconds
+    delay = FIRST_DELAY_SECONDS
+    while True:
+        try:
+            return once()
+        except urllib.error.HTTPError as error:
+            if error.code not in _RETRIED_STATUSES:
+                raise NodeRefused(f"{what}: {error.code} {_reason(error)}") from error
+            failure: Exception = error
+        except (OSError, HTTPException) as error:
+            failure = error
+        if time.monotonic() + delay > deadline:
+            raise NodeUnavailable(f"{what}: {failure}") from failure
+        time.sleep(delay)
+        delay = min(delay * 2, LONGEST_DELAY_SECONDS)
+
+
+def _reason(error: urllib.error.HTTPError) -> str:
+    return error.read(1000).decode(errors="replace")
+
+
+def _address(topic: TopicName) -> str:
+    parts = (quote(part, safe="") for part in (topic.tenant, topic.namespace, topic.name))
+    return "/admin/v2/scalable/" + "/".join(parts)
+
+
+def _extent(body: Mapping[str, Any]) -> SegmentExtent:
+    return SegmentExtent(
+        start_offset=body["startOffset"],
+        end_offset=body["endOffset"],
+        terminated=body["terminated"],
+        parent_ids=tuple(body["parentIds"]),
+    )
+
+
+def _frames(body: bytes) -> Iterator[tuple[int, bytes]]:
+    at = 0
+    while at < len(body):
+        base_offset, length = _FRAME.unpack_from(body, at)
+        at += _FRAME.size
+        yield base_offset, body[at : at + length]
+        at += length

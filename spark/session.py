@@ -1,0 +1,76 @@
+"""Makes the Spark session of the product's jobs, on any master, with all its files below one directory."""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark.source import ScalableTopicSource
+
+ROOT = Path(__file__).resolve().parent.parent
+LOOPBACK = "127.0.0.1"
+
+# A short micro-batch runs code that never gets hot: the first compiler alone and one thread of garbage
+# collection leave the cores to the work. One shuffle partition: the rows of a trigger are few.
+_SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_DEFAULTS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.catalogImplementation": "in-memory",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.redaction.options.regex": "(?i)url|token",
+    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def make_session(
+    *, name: str, master: str, directory: Path, configuration: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark's driver in this process; `configuration` overrides what is chosen here.
+
+    Python workers, here and on the executors of a cluster, run this interpreter and import this source tree;
+    see `docs/load-pipeline.md` for clusters where neither is at the same place.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    _prepare_environment(master)
+    settings = {**_DEFAULTS, **_places(directory), **_local(master), **(configuration or {})}
+    builder = SparkSession.builder.appName(name).master(master)
+    for setting, value in settings.items():
+        builder = builder.config(setting, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    session.dataSource.register(ScalableTopicSource)
+    return session
+
+
+def _prepare_environment(master: str) -> None:
+    """Tell the JVM, which inherits it, where Python and this source tree are."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    known = os.environ.get("PYTHONPATH", "")
+    if str(ROOT) not in known.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), known]))
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+
+
+def _places(directory: Path) -> dict[str, str]:
+    return {
+        "spark.local.dir": str(directory / "local"),
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -Dderby.system.home={directory / 'derby'}",
+        "spark.executor.extraJavaOptions": _SMALL_JVM,
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+    }
+
+
+def _local(master: str) -> dict[str, str]:
+    if not master.startswith("local"):
+        return {}
+    return {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
