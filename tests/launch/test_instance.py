@@ -1,0 +1,189 @@
+"""Whole instances, as a user starts, stops and kills them."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launch.embedded import remove_postgres
+from launch.process import ROOT
+from tests.launch.children import MARK, kill_hard, marked, wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+START_SECONDS = 90
+
+
+class Launched:
+    """One `./run up --no-demo` in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "data"
+        self.mark = uuid.uuid4().hex
+        self.output = folder / "output"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "launch",
+            "up",
+            "--no-demo",
+            "--data-dir",
+            str(self.data),
+            *arguments,
+        ]
+        replaced = (
+            "DATABASE_URL",
+            "REDIS_URL",
+            "SCALABLE_DATA_DIR",
+            "SCALABLE_SECRET_KEY",
+            "SCALABLE_TOKEN_SECRET",
+        )
+        environment = {name: value for name, value in os.environ.items() if name not in replaced}
+        with self.output.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                env={**environment, MARK: self.mark},
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_until(self._settled, seconds=START_SECONDS)
+        assert self.process.poll() is None, self.output.read_text()
+
+    def _settled(self) -> bool:
+        assert self.process is not None
+        return self.process.poll() is not None or "Dashboard" in self.output.read_text()
+
+    @property
+    def url(self) -> str:
+        return str(json.loads((self.data / "services.json").read_text())["url"])
+
+    def signal(self, number: signal.Signals) -> int:
+        """Send a signal to the supervisor alone, and wait for its end."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+    def child(self, *words: str) -> psutil.Process:
+        """Return the child whose command line has all the words."""
+        found = [p for p in marked(self.mark) if all(word in " ".join(p.cmdline()) for word in words)]
+        assert found, f"no process with {words}"
+        return min(found, key=lambda process: process.create_time())
+
+    def clean(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+        remove_postgres(directory=self.data / "postgres")
+
+
+@pytest.fixture
+def launched(tmp_path: Path) -> Iterator[Launched]:
+    instance = Launched(tmp_path)
+    yield instance
+    instance.clean()
+
+
+def serves(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/livez", timeout=2) as response:
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_instance_serves_and_leaves_nothing_when_asked_to_stop(
+    launched: Launched, number: signal.Signals
+) -> None:
+    launched.start()
+    assert serves(launched.url)
+    for name in ("admin-token", "system-token", "admin-password", "secret-key", "token-secret"):
+        assert stat.S_IMODE((launched.data / name).stat().st_mode) == 0o600, name
+    assert (launched.data / "admin-password").read_text().strip() in launched.output.read_text()
+    assert launched.signal(number) == 0
+    assert marked(launched.mark) == []
+
+
+def test_a_killed_supervisor_leaves_nothing_that_blocks_the_next_start(launched: Launched) -> None:
+    launched.start()
+    first_password = (launched.data / "admin-password").read_text()
+    launched.signal(signal.SIGKILL)
+    launched.start()  # at once: it waits for the guard of the killed one
+    assert serves(launched.url)
+    assert (launched.data / "admin-password").read_text() == first_password
+    assert first_password.strip() not in launched.output.read_text()
+    assert launched.signal(signal.SIGTERM) == 0
+    assert marked(launched.mark) == []
+
+
+def test_a_supervisor_killed_together_with_its_guard_blocks_nothing_either(launched: Launched) -> None:
+    launched.start()
+    guard = launched.child("guard.py")
+    kill_hard(guard.pid)
+    launched.signal(signal.SIGKILL)
+    launched.start()
+    assert serves(launched.url)
+    assert launched.signal(signal.SIGTERM) == 0
+    assert marked(launched.mark) == []
+
+
+@pytest.mark.parametrize("words", [("uvicorn",), ("celery", "worker"), ("valkey",), ("postgres", "-D")])
+def test_whatever_dies_comes_back(launched: Launched, words: tuple[str, ...]) -> None:
+    launched.start()
+    url, before = launched.url, launched.child(*words)
+    kill_hard(before.pid)
+    wait_until(lambda: not psutil.pid_exists(before.pid) and bool(_again(launched, words)), seconds=30)
+    wait_until(lambda: serves(url), seconds=30)
+
+
+def _again(launched: Launched, words: tuple[str, ...]) -> list[psutil.Process]:
+    return [p for p in marked(launched.mark) if all(word in " ".join(p.cmdline()) for word in words)]
+
+
+def test_two_instances_live_side_by_side(launched: Launched, tmp_path: Path) -> None:
+    (tmp_path / "second").mkdir()
+    second = Launched(tmp_path / "second")
+    launched.start()
+    try:
+        second.start()
+        assert launched.url != second.url
+        assert serves(launched.url)
+        assert serves(second.url)
+        assert launched.signal(signal.SIGTERM) == 0
+        assert serves(second.url)
+    finally:
+        second.clean()
+    assert marked(second.mark) == []
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_one_line_and_a_hint(
+    launched: Launched, tmp_path: Path
+) -> None:
+    launched.start()
+    port = launched.url.rsplit(":", 1)[1]
+    command = [sys.executable, "-m", "launch", "up", "--no-demo", "--port", port]
+    refused = subprocess.run(
+        [*command, "--data-dir", str(tmp_path / "other")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused.returncode == 1
+    assert refused.stderr.splitlines() == [
+        f"error: port {port} is taken",
+        "hint: choose another one with --port",
+    ]

@@ -1,0 +1,121 @@
+"""Children are ready when they say so, stop with what they started, and leave bounded logs."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.logs import RotatingLog
+from launch.process import ROOT, LaunchError
+from tests.launch.children import alive, child, kill_hard, spec, wait_until
+
+SLEEPER = "import time; time.sleep(600)"
+WITH_GRANDCHILD = (
+    "import subprocess, sys, time, pathlib\n"
+    "inner = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    "pathlib.Path({path!r}).write_text(str(inner.pid))\n"
+    "time.sleep(600)\n"
+)
+STUBBORN = (
+    "import signal, time, pathlib\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "pathlib.Path({path!r}).write_text('x')\n"
+    "time.sleep(600)\n"
+)
+
+
+def test_ready_waits_for_the_probe(tmp_path: Path) -> None:
+    sign = tmp_path / "sign"
+    script = f"import time, pathlib; time.sleep(0.3); pathlib.Path({str(sign)!r}).touch(); time.sleep(600)"
+    with child(spec(script, ready=sign.exists), tmp_path) as process:
+        assert sign.exists()
+        assert alive(process.pid)
+    assert not alive(process.pid)
+
+
+def test_a_child_that_dies_while_starting_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    process = child(spec("raise SystemExit('no disk')", ready=lambda: False), tmp_path)
+    with pytest.raises(LaunchError, match="ended with status 1 while starting") as caught:
+        process.start()
+    assert "no disk" in caught.value.hint
+
+
+def test_a_child_that_never_becomes_ready_is_stopped(tmp_path: Path) -> None:
+    process = child(spec(SLEEPER, ready=lambda: False, ready_timeout_seconds=0.3), tmp_path)
+    with pytest.raises(LaunchError, match=r"not ready within 0\.3 s"):
+        process.start()
+    assert not alive(process.pid)
+
+
+def test_stop_takes_grandchildren_along(tmp_path: Path) -> None:
+    note = tmp_path / "inner"
+    script = WITH_GRANDCHILD.format(path=str(note))
+    with child(spec(script, ready=lambda: note.exists() and note.read_text() != ""), tmp_path):
+        inner = int(note.read_text())
+        assert alive(inner)
+    wait_until(lambda: not alive(inner))
+
+
+def test_a_stubborn_child_is_killed_when_its_time_is_up(tmp_path: Path) -> None:
+    sign = tmp_path / "sign"
+    script = STUBBORN.format(path=str(sign))
+    process = child(spec(script, ready=sign.exists, stop_timeout_seconds=0.3), tmp_path)
+    process.start()
+    process.stop()
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_stop_is_safe_to_repeat_and_before_the_start(tmp_path: Path) -> None:
+    process = child(spec(SLEEPER), tmp_path)
+    process.stop()
+    process.start()
+    process.stop()
+    process.stop()
+    assert not alive(process.pid)
+
+
+@pytest.mark.parametrize("script", [SLEEPER, STUBBORN])
+def test_a_killed_parent_leaves_no_child(tmp_path: Path, script: str) -> None:
+    """The guard outlives the parent, and stops its children politely, then by force."""
+    note, sign = tmp_path / "note", tmp_path / "sign"
+    parent = (
+        "import json, sys, time\n"
+        "from pathlib import Path\n"
+        "from launch.process import Guard\n"
+        "from launch.logs import RotatingLog\n"
+        "from launch.process import ManagedProcess\n"
+        "from tests.launch.children import spec\n"
+        "folder, script = Path(sys.argv[1]), sys.argv[2]\n"
+        "guard = Guard()\n"
+        "description = spec(script, stop_timeout_seconds=0.5)\n"
+        "process = ManagedProcess(description, log=RotatingLog(folder / 'log', name='x'), guard=guard)\n"
+        "process.start()\n"
+        "(folder / 'new').write_text(json.dumps(process.pid)); (folder / 'new').rename(folder / 'note')\n"
+        "time.sleep(600)\n"
+    )
+    arguments = [sys.executable, "-c", parent, str(tmp_path), script.format(path=str(sign))]
+    with subprocess.Popen(arguments, cwd=ROOT) as running:
+        wait_until(note.exists)
+        wait_until(lambda: script is SLEEPER or sign.exists())
+        pid = int(json.loads(note.read_text()))
+        assert alive(pid)
+        kill_hard(running.pid)
+    wait_until(lambda: not alive(pid))
+
+
+def test_log_lines_carry_their_process_and_stay_bounded(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "web.log", name="web", limit_bytes=1_000)
+    for number in range(200):
+        log.write(f"line {number}\n".encode())
+    assert log.tail(1).endswith("web     | line 199")
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 2_000
+
+
+def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
+    log = RotatingLog(tmp_path / "web.log", name="web")
+    for _ in range(40):
+        log.write(b"x" * 10_000)
+    assert (tmp_path / "web.log").stat().st_size > 300_000
