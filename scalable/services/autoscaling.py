@@ -51,8 +51,13 @@ def _schedule_due() -> list[int]:
 
 
 def _interval(topic: DueTopic) -> timedelta:
-    policy = resolve(topic=topic.topic_policy, namespace=topic.namespace_policy).policy
-    return timedelta(seconds=max(policy.auto_scale_interval_seconds, MIN_INTERVAL_SECONDS))
+    """Give a topic's own interval; a stored policy that cannot be read must not hold up the other topics."""
+    try:
+        policy = resolve(topic=topic.topic_policy, namespace=topic.namespace_policy).policy
+        return timedelta(seconds=max(policy.auto_scale_interval_seconds, MIN_INTERVAL_SECONDS))
+    except (TypeError, ValueError, ArithmeticError):
+        logger.exception("The policy of topic %s cannot be read", topic.incarnation)
+        return timedelta(seconds=AutoScalePolicy().auto_scale_interval_seconds)
 
 
 @transaction.atomic

@@ -14,6 +14,7 @@ from django.conf import settings
 from scalable import announce
 from scalable.domain.operations import Phase, next_phase
 from scalable.segments.port import Fence, SegmentKey, SegmentPort
+from scalable.services.settling import settle_topic
 from scalable.store import operations, topics
 from scalable.store.clock import database_now, milliseconds
 from scalable.store.operations import OperationLease, OperationView
@@ -151,6 +152,7 @@ def _replace_layout(drive: Drive, topic: TopicView) -> None:
 
 def _settle(drive: Drive) -> None:
     """Evaluate drained segments and assignments anew, from the rows as committed."""
+    settle_topic(topic_id=drive.operation.incarnation)
 
 
 STEPS: dict[Phase, Step] = {
