@@ -9,10 +9,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
 from django.core.asgi import get_asgi_application
 
 # Sets Django up, which the modules imported below need.
-http_application = get_asgi_application()
+django_application = get_asgi_application()
 
 from channels.routing import URLRouter  # noqa: E402
 
+from scalable.api.limits import LimitedBodies  # noqa: E402
 from scalable.api.node import node  # noqa: E402
 from scalable.api.sockets.routing import websocket_urlpatterns  # noqa: E402
 
@@ -20,6 +21,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
+http_application = LimitedBodies(django_application)
 socket_application = URLRouter(websocket_urlpatterns)
 
 
@@ -30,7 +32,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     elif scope["type"] == "websocket":
         await socket_application(scope, receive, send)  # type: ignore[arg-type]
     else:
-        await http_application(scope, receive, send)  # type: ignore[arg-type]
+        await http_application(scope, receive, send)
 
 
 async def _live(receive: Receive, send: Send) -> None:

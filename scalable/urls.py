@@ -1,7 +1,5 @@
 """Every HTTP door of a node."""
 
-from importlib.util import find_spec
-
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path
 
@@ -19,5 +17,5 @@ handler500 = errors.server_error
 urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", livez, name="livez"),
     *api_urlpatterns,
-    *([path("", include("webui.urls"))] if find_spec("webui.urls") else []),
+    path("", include("webui.urls")),
 ]

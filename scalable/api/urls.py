@@ -2,7 +2,7 @@
 
 from django.urls import URLPattern, path
 
-from scalable.api.views import loads, scaling, topics
+from scalable.api.views import description, loads, messages, scaling, topics
 
 TOPICS = "admin/v2/scalable"
 TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
@@ -28,6 +28,14 @@ urlpatterns: list[URLPattern] = [
     ),
     path(f"{TOPIC}/loads", loads.LoadsView.as_view(), name="loads"),
     path(f"{TOPIC}/tiles", loads.TilesView.as_view(), name="tiles"),
+    path(f"{TOPIC}/positions", messages.PositionsView.as_view(), name="positions"),
+    path(f"{TOPIC}/segments/<str:segment_id>/batches", messages.BatchesView.as_view(), name="batches"),
+    path(f"{TOPIC}/subscriptions", messages.SubscriptionsView.as_view(), name="subscriptions"),
+    path(
+        f"{TOPIC}/subscriptions/<str:subscription>", messages.SubscriptionView.as_view(), name="subscription"
+    ),
     path(f"{LOAD}/reports", loads.LoadReportView.as_view(), name="load-reports"),
     path(f"{LOAD}/tiles", loads.TileReportView.as_view(), name="tile-reports"),
+    path("openapi.json", description.DescriptionView.as_view(), name="openapi"),
+    path("docs", description.PagesView.as_view(), name="docs"),
 ]

@@ -1,0 +1,60 @@
+"""The OpenAPI description of the REST doors, and its pages."""
+
+from functools import cache
+from typing import Any
+
+from django.http import HttpResponse
+from django.templatetags.static import static
+from django.urls import reverse
+from drf_spectacular.generators import SchemaGenerator
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from scalable.api.doors import Door
+from scalable.api.views.base import DoorView
+from scalable.services.access import Right
+
+ASSETS = "drf_spectacular_sidecar/swagger-ui-dist"
+PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>Scalable Topics: REST</title>
+<link rel="stylesheet" href="{css}"><link rel="icon" href="{icon}"></head>
+<body><div id="doors"></div><script src="{script}"></script>
+<script>SwaggerUIBundle({{url: "{description}", dom_id: "#doors", deepLinking: true}})</script></body>
+</html>
+"""
+
+
+@cache
+def description() -> dict[str, Any]:
+    """The OpenAPI description; it never changes while a process lives."""
+    generator = SchemaGenerator()  # type: ignore[no-untyped-call]
+    schema: dict[str, Any] = generator.get_schema(request=None, public=True)
+    return schema
+
+
+class DescriptionView(DoorView):
+    """The description for programs."""
+
+    schema = None  # type: ignore[assignment]
+    doors = {"GET": Door(summary="Describe the REST doors", right=Right.READ, answers={200: dict[str, Any]})}
+
+    def get(self, request: Request) -> Response:
+        return Response(description())
+
+
+class PagesView(DoorView):
+    """The description for people, drawn by what the product brings along."""
+
+    schema = None  # type: ignore[assignment]
+    doors = {"GET": Door(summary="Show the REST doors", right=Right.READ, answers={200: bytes})}
+
+    def get(self, request: Request) -> HttpResponse:
+        return HttpResponse(
+            PAGE.format(
+                css=static(f"{ASSETS}/swagger-ui.css"),
+                icon=static(f"{ASSETS}/favicon-32x32.png"),
+                script=static(f"{ASSETS}/swagger-ui-bundle.js"),
+                description=reverse("openapi"),
+            )
+        )
