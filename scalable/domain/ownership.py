@@ -59,19 +59,21 @@ class Ownership:
             return self
         return self.granted(self.next_owner)
 
-    def turned_to(self, wanted: str, consumers: Collection[str], deadline_ms: int) -> Ownership:
+    def turned_to(
+        self, wanted: str, consumers: Collection[str], *, now_ms: int, hand_over_ms: int
+    ) -> Ownership:
         """Move the segment towards a consumer: at once when nobody living holds it, else by a hand-over.
 
-        A hand-over that goes to yet another consumer keeps its deadline, so that joins cannot postpone it
-        for ever.
+        A hand-over that goes to yet another consumer keeps its deadline, so that joins cannot postpone it for
+        ever; when that has passed, the holder has had its time.
         """
         if self.owner not in consumers:
             return self.granted(wanted)
         if wanted == self.owner:
             return replace(self, next_owner=None, release_deadline_ms=None)
         if self.in_hand_over:
-            return replace(self, next_owner=wanted)
-        return replace(self, next_owner=wanted, release_deadline_ms=deadline_ms)
+            return replace(self, next_owner=wanted).past_deadline(now_ms)
+        return replace(self, next_owner=wanted, release_deadline_ms=now_ms + hand_over_ms)
 
 
 def rebalance(
@@ -96,7 +98,7 @@ def rebalance(
     wanted = assign(assignable, living, current, {**(preferred or {}), **under_way})
     after = {key: known.vacated() for key, known in ownerships.items()}
     for key, consumer in wanted.items():
-        after[key] = before[key].turned_to(consumer, living, now_ms + hand_over_ms)
+        after[key] = before[key].turned_to(consumer, living, now_ms=now_ms, hand_over_ms=hand_over_ms)
     return after
 
 
