@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scalable.domain.keyspace import HashRange
 from scalable.wire.batch import NO_SEQUENCE, Record
+from scalable.wire.marks import Mark, bounds
 
 ENTRY_OVERHEAD_BYTES = 200
 """What an entry takes in memory beside its key, value and properties."""
@@ -136,23 +138,10 @@ class Lane:
         return taken
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What a segment has of a producer for a hash range: everything up to `last_sequence`."""
-
-    start: int
-    end: int
-    last_sequence: int
-
-    def covers(self, low: int, high: int) -> bool:
-        """Tell whether the mark speaks of any hash from `low` to `high`."""
-        return self.start <= high and low <= self.end
-
-
-def is_duplicate(entry: Entry, marks: Iterable[Mark]) -> bool:
-    """Tell whether the marks say that an entry is stored."""
-    hash16 = entry.hash16
-    return any(entry.sequence <= mark.last_sequence for mark in marks if mark.covers(hash16, hash16))
+def is_duplicate(entry: Entry, marks: Sequence[Mark]) -> bool:
+    """Tell whether the marks of a segment say that an entry is stored."""
+    place = HashRange(entry.hash16, entry.hash16)
+    return entry.sequence <= bounds(marks, place)[1]
 
 
 def cut(
@@ -164,24 +153,30 @@ def cut(
     of a batch overlaps no mark at or above its first sequence, else the server would have to refuse it.
     """
     batch: list[Entry] = []
+    span = HashRange(0, 0)
     size = 0
     for entry in entries:
         full = len(batch) >= limits.max_records or size + entry.size > limits.max_bytes
-        if batch and (full or not _fits(batch, entry, marks)):
+        wider = _widen(span, entry) if batch else HashRange(entry.hash16, entry.hash16)
+        if batch and (full or not _same_kind(batch[0], entry) or _meets_mark(batch[0], wider, marks)):
             yield Batch(segment_id, batch)
-            batch, size = [], 0
+            batch, size, wider = [], 0, HashRange(entry.hash16, entry.hash16)
         batch.append(entry)
         size += entry.size
+        span = wider
     if batch:
         yield Batch(segment_id, batch)
 
 
-def _fits(batch: Sequence[Entry], entry: Entry, marks: Sequence[Mark]) -> bool:
-    first = batch[0]
+def _widen(span: HashRange, entry: Entry) -> HashRange:
+    return HashRange(min(span.start, entry.hash16), max(span.end, entry.hash16))
+
+
+def _same_kind(first: Entry, entry: Entry) -> bool:
     if first.keyless or entry.keyless:
         return first.keyless and entry.keyless and first.hash16 == entry.hash16
-    if not marks:
-        return True
-    hashes = [entry.hash16, *(other.hash16 for other in batch)]
-    low, high = min(hashes), max(hashes)
-    return not any(mark.covers(low, high) and mark.last_sequence >= first.sequence for mark in marks)
+    return True
+
+
+def _meets_mark(first: Entry, span: HashRange, marks: Sequence[Mark]) -> bool:
+    return bool(marks) and bounds(marks, span)[1] >= first.sequence

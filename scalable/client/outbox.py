@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from scalable.client.batches import Batch, BatchLimits, Entry, Lane, Mark, MessageId, cut, is_duplicate
+from scalable.client.batches import Batch, BatchLimits, Entry, Lane, MessageId, cut, is_duplicate
 from scalable.client.topology import Topology
 from scalable.domain.errors import error_from_json
 from scalable.wire.frames import SegmentFrame
+from scalable.wire.marks import Mark
 
 FIRST_HOLD_SECONDS = 0.05
 LONGEST_HOLD_SECONDS = 2.0

@@ -31,16 +31,18 @@ from scalable.domain.errors import (
     TopicDeleted,
     error_from_json,
 )
-from scalable.domain.keyspace import key_hash, segment_hash
+from scalable.domain.keyspace import HashRange, key_hash, segment_hash
 from scalable.domain.names import TopicName
 from scalable.wire.batch import MAX_KEY_BYTES, Codec, encode_batch
 from scalable.wire.frames import (
+    PARTS,
     PROTOCOL_VERSION,
     ErrorFrame,
     Hello,
     Publish,
     Receipt,
     Refused,
+    count_parts,
     encode_publish,
 )
 
@@ -273,7 +275,20 @@ class Producer:
             codec=self._codec,
             keyless_hash=batch.keyless_hash,
         )
-        return encode_publish(Publish(batch.request_id, batch.segment_id, batch.restart, data))
+        parts = self._parts_of(batch)
+        return encode_publish(Publish(batch.request_id, batch.segment_id, batch.restart, data, parts))
+
+    def _parts_of(self, batch: Batch) -> tuple[int, ...] | None:
+        """Count a batch by 1/32 of its segment's range, for the map; keyless messages count evenly."""
+        topology = self._watch.current
+        segment = topology.segments.get(batch.segment_id) if topology is not None else None
+        if segment is None:
+            return None
+        hash_range = HashRange(segment.start, segment.end)
+        if batch.keyless_hash is None:
+            return count_parts(hash_range, [entry.hash16 for entry in batch.entries])
+        each, more = divmod(len(batch.entries), PARTS)
+        return tuple(each + (part < more) for part in range(PARTS))
 
     async def _take_answers(self, connection: Connection) -> None:
         while True:

@@ -1,4 +1,4 @@
-"""A model of the server's side of producing: segments, marks, seals, streams that break. It keeps no promise by luck."""
+"""A model of the server's side of producing: segments, marks, seals, streams that break."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from scalable.domain.layout import Layout
 from scalable.domain.operations import OperationKind
 from scalable.domain.segment import Segment, SegmentState
 from scalable.wire.frames import SegmentFrame
-
-Mark = tuple[int, int, int]
+from scalable.wire.marks import Mark, Verdict, clip, flatten, judge
 
 
 @dataclass
@@ -29,7 +28,7 @@ class ModelSegment:
 
     @property
     def marks(self) -> list[Mark]:
-        own = [(self.hash_range.start, self.hash_range.end, self.own)] if self.own >= 0 else []
+        own = [Mark(self.hash_range.start, self.hash_range.end, self.own)] if self.own >= 0 else []
         return [*self.inherited, *own]
 
 
@@ -60,7 +59,7 @@ class ModelServer:
             plan = self.layout.plan_merge(segment_ids)
         parents = [self.segments[parent] for parent in plan.parent_ids]
         for child in plan.children:
-            marks = [clipped for parent in parents for clipped in _clip(parent.marks, child.hash_range)]
+            marks = clip([mark for parent in parents for mark in parent.marks], child.hash_range)
             self.segments[child.segment_id] = ModelSegment(child.hash_range, inherited=marks)
         for parent in parents:
             parent.terminated = True
@@ -83,16 +82,16 @@ class ModelServer:
         assert all(segment.hash_range.contains(entry.hash16) for entry in batch.entries), "wrong segment"
         hashes = [entry.hash16 for entry in batch.entries]
         first, last = batch.entries[0].sequence, batch.entries[-1].sequence
-        marks = [mark for mark in segment.marks if mark[0] <= max(hashes) and min(hashes) <= mark[1]]
-        if all(first > mark[2] for mark in marks):
+        verdict = judge(segment.marks, HashRange(min(hashes), max(hashes)), first, last)
+        if verdict is Verdict.NEW:
             base_offset = len(segment.log)
             segment.log += [(entry.key, entry.value, entry.sequence) for entry in batch.entries]
             segment.own = last
             return base_offset
-        if all(last <= mark[2] for mark in marks):
+        if verdict is Verdict.DUPLICATE:
             return -1
         return BatchPartlyDuplicate(
-            segment_id=batch.segment_id, sequence=first, marks=[list(mark) for mark in marks]
+            segment_id=batch.segment_id, sequence=first, marks=[list(mark) for mark in flatten(segment.marks)]
         )
 
     def stored(self) -> dict[str | None, list[bytes]]:
@@ -102,14 +101,6 @@ class ModelServer:
             for key, value, _ in self.segments[segment_id].log:
                 found.setdefault(key, []).append(value)
         return found
-
-
-def _clip(marks: list[Mark], hash_range: HashRange) -> list[Mark]:
-    return [
-        (max(start, hash_range.start), min(end, hash_range.end), last)
-        for start, end, last in marks
-        if start <= hash_range.end and hash_range.start <= end
-    ]
 
 
 def _frame(segment: Segment) -> SegmentFrame:
