@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.apps import apps
 from django.db import connection, models
+from pytest_django import DjangoAssertNumQueries
 
 from scalable.domain.errors import (
     InvalidInitialSegments,
@@ -174,11 +175,11 @@ def test_topics_are_listed_by_page_and_by_property() -> None:
 
 
 def test_a_list_costs_the_same_however_many_topics_there_are(
-    django_assert_num_queries: pytest.FixtureRequest,
+    django_assert_num_queries: DjangoAssertNumQueries,
 ) -> None:
     for number in range(30):
         make_topic(f"many-{number:02}")
-    with django_assert_num_queries(3):  # type: ignore[operator]
+    with django_assert_num_queries(3):
         topics.list_topics(tenant="public", namespace="default", limit=20)
 
 
