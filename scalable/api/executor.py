@@ -2,10 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -17,6 +17,13 @@ T = TypeVar("T")
 
 WAITING_PER_THREAD = 256
 RETRY_AFTER_SECONDS = 1.0
+
+
+class Call(Protocol):
+    """Runs a synchronous service beside the event loop and gives its result."""
+
+    def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        """Run the function; raises what it raises, or TooManyRequests."""
 
 
 class ServiceExecutor:

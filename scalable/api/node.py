@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, TypeVar
@@ -10,6 +11,7 @@ from django.conf import settings
 
 from scalable.api import bus
 from scalable.api.executor import ServiceExecutor
+from scalable.api.leader import LeaderMemory
 from scalable.services import controller
 
 P = ParamSpec("P")
@@ -18,6 +20,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS = 1.0
+SWEEP_SECONDS = 1.0
 
 
 class Node:
@@ -25,6 +28,7 @@ class Node:
 
     def __init__(self) -> None:
         self.id = uuid.uuid4()
+        self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
         self._executor: ServiceExecutor | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -36,10 +40,12 @@ class Node:
     async def start(self) -> None:
         """Write the node's row and begin its work; raises what the database raises."""
         self.id = uuid.uuid4()
+        self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
         self._executor = ServiceExecutor(threads=settings.SCALABLE_EXECUTOR_THREADS)
         await self._beat()
         self._work("notices", bus.run)
         self._work("heartbeat", self._beat, every_seconds=settings.SCALABLE_NODE_HEARTBEAT_SECONDS)
+        self._work("sessions", self._sweep, every_seconds=SWEEP_SECONDS)
 
     async def stop(self) -> None:
         """End the work and remove the node's row, which frees its leaderships at once."""
@@ -64,6 +70,9 @@ class Node:
 
     async def _beat(self) -> None:
         await self.call(controller.heartbeat_node, node_id=self.id, url=self.url)
+
+    async def _sweep(self) -> None:
+        await self.leader.sweep(node_id=self.id)
 
     def _work(
         self, name: str, step: Callable[[], Awaitable[None]], *, every_seconds: float | None = None

@@ -6,14 +6,13 @@ concern of this module; the term fences what the leader does on the ground of th
 
 import uuid
 from dataclasses import dataclass
-from typing import Literal
 
 from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import SegmentNotOwned
-from scalable.domain.names import SegmentName, TopicName, validate_part
+from scalable.domain.errors import SegmentNotOwned, TermSuperseded
+from scalable.domain.names import SegmentName, TopicName
 from scalable.domain.ownership import Ownership
 from scalable.domain.segment import Segment, SegmentState
 from scalable.domain.subscriptions import SubscriptionType
@@ -27,15 +26,17 @@ from scalable.services.settling import (
     sweep,
     write_changes,
 )
-from scalable.services.subscriptions import create_subscription
+from scalable.services.subscriptions import InitialPosition, create_subscription
 from scalable.store import leases, nodes, topics
 from scalable.store import subscriptions as store
 from scalable.store.leases import ControllerLeaseView
-from scalable.store.subscriptions import SubscriptionView
+from scalable.store.subscriptions import AssignmentVersion, SubscriptionView
 
 __all__ = [
     "acquire_leadership",
     "assignment",
+    "assignment_version",
+    "find_or_create",
     "heartbeat_node",
     "orphaned_topics",
     "register_consumer",
@@ -151,31 +152,29 @@ def registrations(*, incarnation: int) -> list[tuple[int, str]]:
     return store.registrations(incarnation)
 
 
-def register_consumer(
-    *,
-    leader: Leader,
-    subscription: str,
-    consumer: str,
-    initial_position: Literal["earliest", "latest"] = "earliest",
+def find_or_create(
+    *, name: TopicName, subscription: str, initial_position: InitialPosition = "earliest"
 ) -> SubscriptionView:
-    """Register a consumer on a STREAM subscription, made if need be; again is fine and moves nothing.
+    """Give a STREAM subscription, made if need be.
 
-    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch, TermSuperseded.
+    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch.
     """
-    validate_part(consumer, "consumer")
-    found = create_subscription(
-        name=leader.topic,
+    return create_subscription(
+        name=name,
         subscription=subscription,
         kind=SubscriptionType.STREAM,
         initial_position=initial_position,
     )
+
+
+def register_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> None:
+    """Register a consumer; again is fine and moves nothing. Raises TermSuperseded, SubscriptionNotFound."""
     with transaction.atomic():
         _require(leader)
-        locked = store.lock(found.subscription_id)
-        if store.add_consumer(locked.subscription_id, consumer):
+        locked = store.lock(subscription_id)
+        if store.add_consumer(subscription_id, consumer):
             settle_locked(locked)
             announce.publish(announce.ConsumersChanged(locked.incarnation))
-        return locked
 
 
 def remove_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> None:
@@ -204,6 +203,14 @@ def release_segment(*, subscription_id: int, consumer: str, segment_id: int, gen
             raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
         after = owned.released(segment_id=segment_id, consumer=consumer, generation=generation)
         write_changes(locked, known, {segment_id: after}, known.drained)
+
+
+def assignment_version(*, leader: Leader, subscription_id: int) -> AssignmentVersion:
+    """What the assignment's order is made of; raises TermSuperseded, SubscriptionNotFound."""
+    version = store.assignment_version(subscription_id)
+    if (version.term, version.node_id) != (leader.term, leader.node_id):
+        raise TermSuperseded(topic=str(leader.topic), term=leader.term, current_term=version.term)
+    return version
 
 
 def assignment(*, leader: Leader, subscription_id: int, consumer: str) -> AssignmentView:

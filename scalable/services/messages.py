@@ -123,6 +123,11 @@ def acknowledge(
     return state
 
 
+def topic_exists(*, incarnation: int) -> bool:
+    """Tell whether this life of a topic's name goes on."""
+    return topics.find_name(incarnation) is not None
+
+
 def producer_state(*, name: TopicName, producer: str | None) -> ProducerState:
     """What a producer must know before its first batch; raises TopicNotFound."""
     if producer is None:

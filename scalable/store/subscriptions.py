@@ -3,6 +3,7 @@
 Everything that decides about owners reads and writes under the subscription's lock.
 """
 
+import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,6 +41,15 @@ class Ownerships:
 
     owned: Mapping[int, Ownership]
     drained: frozenset[int]
+
+
+class AssignmentVersion(NamedTuple):
+    """Who leads the topic, under which term, and what the assignments of a subscription are ordered by."""
+
+    term: int
+    node_id: uuid.UUID | None
+    generation: int
+    epoch: int
 
 
 class SegmentInTopic(NamedTuple):
@@ -219,6 +229,18 @@ def with_undrained_end(*, above: int, limit: int) -> list[int]:
         pk__gt=above,
     )
     return list(rows.order_by("pk").values_list("pk", flat=True)[:limit])
+
+
+def assignment_version(subscription_id: int) -> AssignmentVersion:
+    """Leader, generation and epoch of a subscription, in one look; raises SubscriptionNotFound."""
+    rows = Subscription.objects.filter(pk=subscription_id).values_list(
+        "topic__lease__term", "topic__lease__node_id", "assignment_generation", "topic__epoch"
+    )
+    row = rows.first()
+    if row is None:
+        raise SubscriptionNotFound(subscription=f"#{subscription_id}")
+    term, node_id, generation, epoch = row
+    return AssignmentVersion(term or 0, node_id, generation, epoch)
 
 
 # Rows and values.

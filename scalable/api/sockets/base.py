@@ -109,7 +109,11 @@ class Socket(AsyncConsumer):
         """Send an error frame and close with the error's code."""
         known = error if isinstance(error, ScalableError) else internal_error(error)
         self.refuse(known)
-        self.end(close_code_of(known), known.code)
+        self.end_by(known)
+
+    def end_by(self, error: ScalableError) -> None:
+        """Close with an error's code once everything that waits was sent."""
+        self.end(close_code_of(error), error.code)
 
     def end(self, code: int = NORMAL, reason: str = "") -> None:
         """Close once everything that waits was sent."""

@@ -5,7 +5,10 @@ from typing import Any
 from django.urls import path
 
 from scalable.api.sockets.base import Socket
+from scalable.api.sockets.consume import ConsumeSocket
+from scalable.api.sockets.controller import ControllerSocket
 from scalable.api.sockets.lookup import LookupSocket
+from scalable.api.sockets.produce import ProduceSocket
 
 ROOT = "ws/v2/scalable"
 TOPIC = "<str:tenant>/<str:namespace>/<str:topic>"
@@ -19,4 +22,7 @@ def door(route: str, socket: type[Socket]) -> Any:
 
 websocket_urlpatterns: list[Any] = [
     door(f"lookup/{TOPIC}", LookupSocket),
+    door(f"produce/{TOPIC}", ProduceSocket),
+    door(f"consume/{TOPIC}/<str:subscription>", ConsumeSocket),
+    door(f"controller/{TOPIC}/<str:subscription>", ControllerSocket),
 ]

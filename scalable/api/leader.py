@@ -1,0 +1,179 @@
+"""What this node remembers as the leader of topics: who is connected, and since when not.
+
+None of it is written down (PIP-468, Consumer Session Lifecycle). A consumer whose connection is lost keeps
+its segments for the grace period; a new leader gives everyone a fresh one. The database refuses, by the
+term, what a leader does that no longer is one.
+"""
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from django.conf import settings
+
+from scalable.api.executor import Call
+from scalable.domain.errors import (
+    NotLeader,
+    ScalableError,
+    SubscriptionNotFound,
+    TermSuperseded,
+    TopicNotFound,
+)
+from scalable.domain.names import TopicName
+from scalable.services import controller
+from scalable.services.controller import Leader
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 60.0
+"""How long a topic without sessions is remembered."""
+
+SessionKey = tuple[int, str]
+"""A subscription's id and a consumer's name."""
+
+
+class Connection(Protocol):
+    """A socket that holds a consumer's session."""
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the peer why, and close."""
+
+
+@dataclass(slots=True)
+class Session:
+    """One consumer; `lock` keeps its registration and its expiry apart."""
+
+    connection: Connection | None = None
+    disconnected_at: float = 0.0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(slots=True)
+class Led:
+    """A topic that this node leads."""
+
+    leader: Leader
+    asked_for_at: float
+    sessions: dict[SessionKey, Session] = field(default_factory=dict)
+
+
+class LeaderMemory:
+    """The topics that this node leads and the sessions of their consumers; lives on the event loop."""
+
+    def __init__(self, *, call: Call, clock: Callable[[], float]) -> None:
+        self._call = call
+        self._clock = clock
+        self._led: dict[int, Led] = {}
+        self._settle_above = 0
+
+    async def lead(self, name: TopicName, *, node_id: uuid.UUID) -> Led:
+        """Give the topic's sessions if this node leads it or can; raises NotLeader, TopicNotFound."""
+        leadership = await self._call(controller.acquire_leadership, name=name, node_id=node_id)
+        if not leadership.mine:
+            error = NotLeader(topic=str(name), url=leadership.url)
+            self._forget(leadership.incarnation, error)
+            raise error
+        leader = Leader(node_id, leadership.term, name, leadership.incarnation)
+        led = self._led.get(leadership.incarnation)
+        if led is None or led.leader != leader:
+            led = await self._begin(leader)
+        led.asked_for_at = self._clock()
+        return led
+
+    def connect(self, led: Led, key: SessionKey, connection: Connection) -> Connection | None:
+        """Make this connection the session's, and give the one that it takes the place of."""
+        session = led.sessions.setdefault(key, Session())
+        former, session.connection = session.connection, connection
+        return None if former is connection else former
+
+    def disconnect(self, led: Led, key: SessionKey, connection: Connection) -> None:
+        """Begin the grace period, unless a newer connection has the session."""
+        session = led.sessions.get(key)
+        if session is not None and session.connection is connection:
+            session.connection, session.disconnected_at = None, self._clock()
+
+    def session(self, led: Led, key: SessionKey) -> Session:
+        """The session of a consumer, which begins as disconnected."""
+        return led.sessions.setdefault(key, Session(disconnected_at=self._clock()))
+
+    def holds(self, led: Led, key: SessionKey, connection: Connection) -> bool:
+        """Tell whether this connection has the session."""
+        session = led.sessions.get(key)
+        return session is not None and session.connection is connection
+
+    async def leave(self, led: Led, key: SessionKey) -> None:
+        """End a session at once; if that fails, its grace period still ends it. Raises TermSuperseded."""
+        session = self.session(led, key)
+        async with session.lock:
+            session.connection, session.disconnected_at = None, self._clock()
+            await self._remove(led, key)
+
+    async def sweep(self, *, node_id: uuid.UUID) -> None:
+        """End the sessions whose grace period is over, and look after topics whose leader died."""
+        for name in await self._call(controller.orphaned_topics):
+            await self._adopt(name, node_id)
+        for led in list(self._led.values()):
+            for key in list(led.sessions):
+                await self._expire(led, key)
+            if not led.sessions and self._clock() - led.asked_for_at > IDLE_SECONDS:
+                self._led.pop(led.leader.incarnation, None)
+        self._settle_above = await self._call(controller.sweep, above=self._settle_above)
+
+    async def _begin(self, leader: Leader) -> Led:
+        led = Led(leader, asked_for_at=self._clock())
+        for key in await self._call(controller.registrations, incarnation=leader.incarnation):
+            led.sessions[key] = Session(disconnected_at=self._clock())
+        known = self._led.get(leader.incarnation)
+        if known is not None and known.leader == leader:  # another socket was faster
+            return known
+        self._forget(leader.incarnation, NotLeader(topic=str(leader.topic), url=""))
+        self._led[leader.incarnation] = led
+        return led
+
+    async def _adopt(self, name: TopicName, node_id: uuid.UUID) -> None:
+        try:
+            await self.lead(name, node_id=node_id)
+        except (NotLeader, TopicNotFound):
+            return
+
+    async def _expire(self, led: Led, key: SessionKey) -> None:
+        session = led.sessions.get(key)
+        if session is None or not self._is_over(session):
+            return
+        async with session.lock:
+            if self._is_over(session):  # it may have come back while the lock was awaited
+                await self._try_to_remove(led, key)
+
+    def _is_over(self, session: Session) -> bool:
+        away_seconds = self._clock() - session.disconnected_at
+        return session.connection is None and away_seconds >= settings.SCALABLE_SESSION_GRACE_SECONDS
+
+    async def _try_to_remove(self, led: Led, key: SessionKey) -> None:
+        try:
+            await self._remove(led, key)
+        except TermSuperseded as error:
+            self._forget(led.leader.incarnation, error)
+        except Exception:
+            logger.exception("The session of %s could not be ended and is tried again", key)
+
+    async def _remove(self, led: Led, key: SessionKey) -> None:
+        subscription_id, consumer = key
+        with suppress(SubscriptionNotFound):
+            await self._call(
+                controller.remove_consumer,
+                leader=led.leader,
+                subscription_id=subscription_id,
+                consumer=consumer,
+            )
+        led.sessions.pop(key, None)
+
+    def _forget(self, incarnation: int, error: ScalableError) -> None:
+        """This node no longer leads the topic: its sessions are somebody else's."""
+        led = self._led.pop(incarnation, None)
+        for session in led.sessions.values() if led is not None else ():
+            if session.connection is not None:
+                session.connection.fail(error)

@@ -1,0 +1,227 @@
+"""`consume/{tenant}/{namespace}/{topic}/{subscription}`: messages of the segments that one consumer owns.
+
+One reader a segment, woken by appends (at once, then at most every few milliseconds) and by a slow
+re-check. Acknowledgements are gathered for a moment, the latest of each segment is written, and answered
+after its commit.
+"""
+
+import asyncio
+
+from django.conf import settings
+
+from scalable.api.errors import internal_error
+from scalable.api.hub import Watch, hub, segment_key, subscription_key
+from scalable.api.node import node
+from scalable.api.sockets.following import FollowingSocket
+from scalable.api.sockets.outbox import HEADROOM_FRAMES, Outbox
+from scalable.api.sockets.reader import ReaderContext, SegmentReader
+from scalable.domain.errors import (
+    FrameInvalid,
+    GenerationSuperseded,
+    PermitsExceeded,
+    ScalableError,
+    SegmentNotOwned,
+    TopicDeleted,
+)
+from scalable.domain.names import validate_part
+from scalable.domain.subscriptions import SubscriptionType
+from scalable.services import messages, subscriptions
+from scalable.store.subscriptions import SubscriptionView
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    Ack,
+    Acked,
+    Attach,
+    ConsumeClientFrame,
+    Detach,
+    Detached,
+    Flow,
+    Frame,
+    Hello,
+    Welcome,
+    decoder,
+)
+
+COALESCING_SECONDS = 0.005
+ACK_GATHERING_SECONDS = 0.003
+MAX_PAGES = 4
+MAX_WAITING_ACKS = 4_096
+
+
+class ConsumeSocket(FollowingSocket):
+    """One consumer's way out of the segments that it owns."""
+
+    frames = decoder(ConsumeClientFrame)
+    subscription: SubscriptionView
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._readers: dict[int, SegmentReader] = {}
+        self._acks: dict[int, Ack] = {}
+        self._acks_waiting = asyncio.Event()
+        self._watch: Watch | None = None
+        self._context: ReaderContext | None = None
+
+    def make_outbox(self) -> Outbox:
+        """Deliveries wait for room; answers go in at once."""
+        return Outbox(max_frames=64, headroom=HEADROOM_FRAMES)
+
+    async def opened(self, hello: Hello) -> None:
+        """Check the subscription and begin to follow it."""
+        consumer = validate_part(hello.consumer or "", "consumer")
+        self.subscription = await node.call(
+            subscriptions.find_subscription,
+            name=self.topic,
+            subscription=self.scope["url_route"]["kwargs"]["subscription"],
+            kind=SubscriptionType.STREAM,
+        )
+        self._context = ReaderContext(
+            topic=self.topic,
+            subscription=self.subscription,
+            consumer=consumer,
+            pages=asyncio.Semaphore(MAX_PAGES),
+            deliver=self.push_when_room,
+        )
+        self._watch = hub.watch(subscription_key(self.subscription.subscription_id))
+        self.follow(self.subscription.incarnation)
+        self.spawn(self._pass_wakes_on(self._watch))
+        self.spawn(self._write_acks())
+        self.push(
+            Welcome(
+                protocol=PROTOCOL_VERSION,
+                node=node.url,
+                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
+                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
+                permits=settings.SCALABLE_CONSUME_MAX_PERMITS,
+                incarnation=self.subscription.incarnation,
+            )
+        )
+
+    async def frame_received(self, frame: Frame) -> None:
+        """Change what is delivered, or note an acknowledgement; raises FrameInvalid, PermitsExceeded."""
+        match frame:
+            case Attach():
+                self._attach(frame)
+            case Flow():
+                self._flow(frame)
+            case Detach():
+                self._detach(frame.segment_id)
+            case Ack():
+                self._note_ack(frame)
+
+    # Readers.
+
+    def _attach(self, frame: Attach) -> None:
+        if frame.segment_id in self._readers:
+            self._detach(frame.segment_id)
+        if self._context is None or self._watch is None:
+            raise FrameInvalid(problem="the socket is not open")
+        reader = SegmentReader(
+            self._context, segment_id=frame.segment_id, generation=frame.generation, permits=0
+        )
+        self._grant(reader, frame.permits)
+        self._readers[frame.segment_id] = reader
+        self._watch.add(segment_key(self.subscription.incarnation, frame.segment_id))
+        reader.task = self.spawn(self._read(reader))
+
+    def _flow(self, frame: Flow) -> None:
+        reader = self._readers.get(frame.segment_id)
+        if reader is not None:  # else its detaching crossed this frame
+            self._grant(reader, frame.permits)
+
+    def _grant(self, reader: SegmentReader, permits: int) -> None:
+        if permits < 0:
+            raise FrameInvalid(problem="permits are not negative")
+        if reader.permits + permits > settings.SCALABLE_CONSUME_MAX_PERMITS:
+            raise PermitsExceeded(limit=settings.SCALABLE_CONSUME_MAX_PERMITS)
+        reader.grant(permits)
+
+    def _detach(self, segment_id: int) -> None:
+        reader = self._readers.pop(segment_id, None)
+        if reader is not None and reader.task is not None:
+            reader.task.cancel()
+        if self._watch is not None:
+            self._watch.discard(segment_key(self.subscription.incarnation, segment_id))
+        self.push(Detached(segment_id=segment_id))
+
+    async def _read(self, reader: SegmentReader) -> None:
+        try:
+            await reader.run()
+        except TopicDeleted:
+            self.end_with_topic()
+        except ScalableError as error:
+            self._lose(reader, error)
+
+    def _lose(self, reader: SegmentReader, error: ScalableError) -> None:
+        self.refuse(error, segment_id=reader.segment_id)
+        if self._readers.get(reader.segment_id) is reader:
+            self._detach(reader.segment_id)
+
+    async def _pass_wakes_on(self, watch: Watch) -> None:
+        incarnation = self.subscription.incarnation
+        own_key = subscription_key(self.subscription.subscription_id)
+        with watch:
+            while True:
+                fired = await watch.wait(settings.SCALABLE_WATCH_RESYNC_SECONDS)
+                for segment_id, reader in list(self._readers.items()):
+                    if not fired or segment_key(incarnation, segment_id) in fired:
+                        reader.wake()
+                if not fired or own_key in fired:
+                    await self._drop_lost_segments()
+                await asyncio.sleep(COALESCING_SECONDS)
+
+    async def _drop_lost_segments(self) -> None:
+        """Stop delivering what another consumer owns by now."""
+        readers = dict(self._readers)
+        if not readers or self._context is None:
+            return
+        lost = await node.call(
+            subscriptions.lost_segments,
+            subscription=self.subscription,
+            consumer=self._context.consumer,
+            generations={segment_id: reader.generation for segment_id, reader in readers.items()},
+        )
+        for segment_id, error in lost.items():
+            if self._readers.get(segment_id) is readers[segment_id]:
+                self._lose(readers[segment_id], error)
+
+    # Acknowledgements.
+
+    def _note_ack(self, frame: Ack) -> None:
+        if len(self._acks) >= MAX_WAITING_ACKS and frame.segment_id not in self._acks:
+            raise PermitsExceeded(limit=MAX_WAITING_ACKS)
+        self._acks[frame.segment_id] = frame
+        self._acks_waiting.set()
+
+    async def _write_acks(self) -> None:
+        while True:
+            await self._acks_waiting.wait()
+            await asyncio.sleep(ACK_GATHERING_SECONDS)
+            self._acks_waiting.clear()
+            acks, self._acks = self._acks, {}
+            await asyncio.gather(*(self._acknowledge(ack) for ack in acks.values()))
+
+    async def _acknowledge(self, ack: Ack) -> None:
+        try:
+            state = await node.call(
+                messages.acknowledge,
+                subscription=self.subscription,
+                segment_id=ack.segment_id,
+                generation=ack.generation,
+                position=ack.position,
+            )
+        except (GenerationSuperseded, SegmentNotOwned) as error:
+            self._lose_generation(ack, error)
+        except ScalableError as error:
+            self.refuse(error, segment_id=ack.segment_id)
+        except Exception as error:
+            self.refuse(internal_error(error), segment_id=ack.segment_id)
+        else:
+            self.push(Acked(segment_id=ack.segment_id, position=state.position))
+
+    def _lose_generation(self, ack: Ack, error: ScalableError) -> None:
+        reader = self._readers.get(ack.segment_id)
+        if reader is not None and reader.generation == ack.generation:
+            self._lose(reader, error)
+        else:
+            self.refuse(error, segment_id=ack.segment_id)

@@ -1,0 +1,190 @@
+"""`controller/{tenant}/{namespace}/{topic}/{subscription}`: a consumer's session with the topic's leader."""
+
+import asyncio
+from typing import Literal
+
+from django.conf import settings
+
+from scalable.api.hub import hub, subscription_key, topic_key
+from scalable.api.leader import Led
+from scalable.api.node import node
+from scalable.api.sockets.base import Socket
+from scalable.domain.errors import (
+    FrameInvalid,
+    GenerationSuperseded,
+    SegmentNotOwned,
+    SessionSuperseded,
+    TooManyRequests,
+)
+from scalable.domain.names import validate_part
+from scalable.services import controller
+from scalable.services.controller import AssignmentView, OwnedSegment
+from scalable.store.subscriptions import SubscriptionView
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    AssignedSegment,
+    Assignment,
+    ControllerClientFrame,
+    Frame,
+    Hello,
+    Leave,
+    Register,
+    Released,
+    Welcome,
+    decoder,
+)
+
+MAX_WAITING_FRAMES = 1_024
+
+
+class ControllerSocket(Socket):
+    """One consumer's session; frames are handled in their order by one task beside the socket."""
+
+    frames = decoder(ControllerClientFrame)
+    consumer: str = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: asyncio.Queue[Frame] = asyncio.Queue(MAX_WAITING_FRAMES)
+        self._led: Led | None = None
+        self._subscription: SubscriptionView | None = None
+        self._pushed: tuple[int, int] | None = None
+
+    async def opened(self, hello: Hello) -> None:
+        """Name the consumer; nothing is registered yet."""
+        self.consumer = validate_part(hello.consumer or "", "consumer")
+        self.spawn(self._handle_frames())
+        self.push(
+            Welcome(
+                protocol=PROTOCOL_VERSION,
+                node=node.url,
+                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
+                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
+            )
+        )
+
+    async def frame_received(self, frame: Frame) -> None:
+        """Queue the frame; raises TooManyRequests."""
+        try:
+            self._waiting.put_nowait(frame)
+        except asyncio.QueueFull:
+            raise TooManyRequests(limit=MAX_WAITING_FRAMES, retry_after_seconds=1.0) from None
+
+    async def closed(self) -> None:
+        """Begin the grace period, unless the consumer left or came back on another socket."""
+        if self._led is not None and self._subscription is not None:
+            node.leader.disconnect(self._led, self._key, self)
+
+    async def _handle_frames(self) -> None:
+        while True:
+            frame = await self._waiting.get()
+            match frame:
+                case Register(initial_position=initial_position):
+                    await self._register(initial_position)
+                case Released():
+                    await self._release(frame)
+                case Leave():
+                    await self._leave()
+
+    async def _register(self, initial_position: Literal["earliest", "latest"]) -> None:
+        if self._subscription is not None:
+            raise FrameInvalid(problem="the consumer is registered already")
+        led = await node.leader.lead(self.topic, node_id=node.id)
+        subscription = await node.call(
+            controller.find_or_create,
+            name=self.topic,
+            subscription=self.scope["url_route"]["kwargs"]["subscription"],
+            initial_position=initial_position,
+        )
+        key = (subscription.subscription_id, self.consumer)
+        async with node.leader.session(led, key).lock:
+            await self._write_registration(led, subscription)
+            former = node.leader.connect(led, key, self)
+        self._led, self._subscription = led, subscription
+        if former is not None:
+            former.fail(SessionSuperseded(consumer=self.consumer))
+        self.spawn(self._push_assignments(led, subscription))
+
+    async def _write_registration(self, led: Led, subscription: SubscriptionView) -> None:
+        await node.call(
+            controller.register_consumer,
+            leader=led.leader,
+            subscription_id=subscription.subscription_id,
+            consumer=self.consumer,
+        )
+
+    async def _release(self, frame: Released) -> None:
+        if self._subscription is None:
+            raise FrameInvalid(problem="the consumer is not registered")
+        try:
+            await node.call(
+                controller.release_segment,
+                subscription_id=self._subscription.subscription_id,
+                consumer=self.consumer,
+                segment_id=frame.segment_id,
+                generation=frame.generation,
+            )
+        except (SegmentNotOwned, GenerationSuperseded) as error:
+            self.refuse(error, segment_id=frame.segment_id)
+
+    async def _leave(self) -> None:
+        """Leave, if there is something to leave and it is this socket's; then close."""
+        if self._led is not None and node.leader.holds(self._led, self._key, self):
+            await node.leader.leave(self._led, self._key)
+        self.end()
+
+    async def _push_assignments(self, led: Led, subscription: SubscriptionView) -> None:
+        keys = subscription_key(subscription.subscription_id), topic_key(led.leader.incarnation)
+        with hub.watch(*keys) as watch:
+            while node.leader.holds(led, self._key, self):
+                version = await node.call(
+                    controller.assignment_version,
+                    leader=led.leader,
+                    subscription_id=subscription.subscription_id,
+                )
+                if (version.generation, version.epoch) != self._pushed:
+                    await self._push_assignment(led, subscription)
+                await watch.wait(settings.SCALABLE_WATCH_RESYNC_SECONDS)
+
+    async def _push_assignment(self, led: Led, subscription: SubscriptionView) -> None:
+        view = await node.call(
+            controller.assignment,
+            leader=led.leader,
+            subscription_id=subscription.subscription_id,
+            consumer=self.consumer,
+        )
+        if not view.registered and node.leader.holds(led, self._key, self):
+            # Somebody removed a consumer that is here: what it is told next follows from being back.
+            await self._write_registration(led, subscription)
+            return
+        self.push(_assignment_frame(view, term=led.leader.term, incarnation=led.leader.incarnation))
+        self._pushed = view.generation, view.epoch
+
+    @property
+    def _key(self) -> tuple[int, str]:
+        return (self._subscription.subscription_id if self._subscription else 0), self.consumer
+
+
+def _assignment_frame(view: AssignmentView, *, term: int, incarnation: int) -> Assignment:
+    return Assignment(
+        term=term,
+        generation=view.generation,
+        epoch=view.epoch,
+        incarnation=incarnation,
+        segments=[_assigned_segment(owned) for owned in view.segments],
+        releasing=list(view.releasing),
+        standby=not view.segments,
+    )
+
+
+def _assigned_segment(owned: OwnedSegment) -> AssignedSegment:
+    return AssignedSegment(
+        segment_id=owned.name.segment_id,
+        start=owned.name.hash_range.start,
+        end=owned.name.hash_range.end,
+        name=str(owned.name),
+        state=owned.state.value,
+        generation=owned.generation,
+        position=owned.position,
+        url=node.url,
+    )

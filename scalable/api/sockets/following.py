@@ -1,0 +1,31 @@
+"""Sockets that live and die with a topic: when it is deleted they say `gone` and close."""
+
+from scalable.api.hub import hub, topic_key
+from scalable.api.node import node
+from scalable.api.sockets.base import Socket
+from scalable.domain.errors import TopicDeleted
+from scalable.services import messages
+from scalable.wire.frames import Gone
+
+
+class FollowingSocket(Socket):
+    """A socket bound to one incarnation of its topic, once it is opened."""
+
+    incarnation: int = 0
+
+    def follow(self, incarnation: int) -> None:
+        """Bind the socket to this life of the topic's name."""
+        self.incarnation = incarnation
+        self.spawn(self._watch_topic())
+
+    def end_with_topic(self) -> None:
+        """Say that the topic is gone, and close."""
+        error = TopicDeleted(topic=str(self.topic))
+        self.push(Gone(topic=str(self.topic), incarnation=self.incarnation))
+        self.end_by(error)
+
+    async def _watch_topic(self) -> None:
+        with hub.watch(topic_key(self.incarnation)) as watch:
+            while await node.call(messages.topic_exists, incarnation=self.incarnation):
+                await watch.wait()
+        self.end_with_topic()
