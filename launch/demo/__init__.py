@@ -1,0 +1,68 @@
+"""The demo: real flight departures make a topic split by itself, then merge; a group of two reads it."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from launch.data_directory import RunningServices
+from launch.demo.display import show
+from launch.demo.flights import TOTAL_FLIGHTS
+from launch.demo.journey import Journey
+from launch.demo.plan import plan_for
+from launch.demo.report import print_json, print_table, problems_of, result_of
+from launch.process import LaunchError
+from scalable.client import ConnectionLost
+from scalable.domain.errors import ScalableError
+
+DEFAULT_EVENTS = 60_000
+
+
+def main(argv: Sequence[str], services: RunningServices) -> int:
+    """Run the demo in a running instance; 1 when any figure is not as it must be."""
+    options = _parse(argv)
+    # In JSON mode stdout carries the one line alone.
+    console = Console(stderr=options.json)
+    journey = Journey(plan_for(options.events), services)
+    problems = []
+    try:
+        asyncio.run(_run(journey, console))
+    except (LaunchError, ScalableError, ConnectionLost) as error:
+        problems.append(str(error))
+    result = result_of(journey)
+    problems += problems_of(journey, result)
+    if options.json:
+        print_json(result)
+    else:
+        print_table(console, result, url=services.url)
+    for problem in problems:
+        print(f"error: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+def _parse(argv: Sequence[str]) -> Any:
+    parser = argparse.ArgumentParser(prog="./run demo", description=__doc__)
+    parser.add_argument("--events", type=_count, default=DEFAULT_EVENTS, help=f"default: {DEFAULT_EVENTS:,}")
+    parser.add_argument("--json", action="store_true", help="print one line of JSON instead of a table")
+    parser.add_argument("--data-dir", help="the instance's folder; one is started where none runs")
+    parser.add_argument("--port", help="port of the web node if one is started")
+    return parser.parse_args(argv)
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 1 <= count <= TOTAL_FLIGHTS:
+        raise argparse.ArgumentTypeError(f"there are 1 to {TOTAL_FLIGHTS:,} events")
+    return count
+
+
+async def _run(journey: Journey, console: Console) -> None:
+    display = asyncio.create_task(show(journey, console))
+    try:
+        await journey.run()
+    finally:
+        display.cancel()
+        await asyncio.gather(display, return_exceptions=True)

@@ -1,0 +1,81 @@
+"""Live progress: a moving picture on a terminal, a line now and then elsewhere."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from launch.demo.journey import Journey
+
+FRAMES_PER_SECOND = 4
+LINE_SECONDS = 5.0
+MAP_WIDTH = 64
+COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "red")
+
+
+async def show(journey: Journey, console: Console) -> None:
+    """Show progress until cancelled."""
+    if not console.is_terminal:
+        await _print_lines(journey, console)
+    with _live(journey, console) as live:
+        while True:
+            live.update(picture(journey))
+            await asyncio.sleep(1 / FRAMES_PER_SECOND)
+
+
+@contextmanager
+def _live(journey: Journey, console: Console) -> Iterator[Live]:
+    with Live(
+        picture(journey), console=console, auto_refresh=False, refresh_per_second=FRAMES_PER_SECOND
+    ) as live:
+        yield live
+        live.refresh()
+
+
+async def _print_lines(journey: Journey, console: Console) -> None:
+    while True:
+        console.print(line(journey), highlight=False, soft_wrap=True)
+        await asyncio.sleep(LINE_SECONDS)
+
+
+def line(journey: Journey) -> str:
+    """Return one line of progress."""
+    audit, sight = journey.audit, journey.observer.sight
+    return (
+        f"\\[{journey.seconds:5.1f} s] {journey.phase}: {audit.produced:,} produced, "
+        f"{audit.consumed:,} consumed; {journey.observer.active_segments} segments, "
+        f"{sight.splits} splits, {sight.merges} merges by load"
+    )
+
+
+def picture(journey: Journey) -> Group:
+    """Return bars, the hash space cut into segments, and the last decision."""
+    audit, sight = journey.audit, journey.observer.sight
+    bars = Table.grid(padding=(0, 1))
+    for name, value in (("produced", audit.produced), ("consumed", audit.consumed)):
+        bar = ProgressBar(total=journey.plan.events, completed=value, width=40)
+        bars.add_row(name, bar, f"{value:,} / {journey.plan.events:,}")
+    return Group(
+        Text(f"{journey.phase}, {journey.seconds:.0f} s", style="bold"),
+        bars,
+        segments(journey),
+        Text(
+            f"{journey.observer.active_segments} segments, {sight.splits} splits and {sight.merges} merges "
+            f"by load, {len(sight.load_reports)} load reports; autoscaler: {sight.decision or 'nothing yet'}"
+        ),
+    )
+
+
+def segments(journey: Journey) -> Text:
+    """Return the hash space as a strip; each active segment has a colour."""
+    strip, topology = Text(), journey.observer.topology
+    for segment in topology.active if topology else ():
+        start, end = segment.start * MAP_WIDTH // 65_536, (segment.end + 1) * MAP_WIDTH // 65_536
+        name = str(segment.segmentId).center(end - start)[: end - start]
+        strip.append(name, style=f"black on {COLOURS[segment.segmentId % len(COLOURS)]}")
+    return strip

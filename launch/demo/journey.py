@@ -1,0 +1,176 @@
+"""One run of the demo: produce hot, then cold; a group of two reads; wait for what must happen."""
+
+import asyncio
+import json
+import time
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from launch.data_directory import RunningServices
+from launch.demo.audit import Audit
+from launch.demo.flights import Flight, read_flights
+from launch.demo.observer import Observer
+from launch.demo.plan import MERGES_WANTED, SPLITS_WANTED, Plan
+from launch.process import LaunchError
+from scalable.client import Admin, Endpoint, MessageId, Producer, StreamConsumer
+from scalable.domain.errors import TopicNotFound
+from scalable.domain.names import TopicName
+
+TOPIC = TopicName("public", "default", "flights")
+SUBSCRIPTION = "demo"
+PACE_SECONDS = 0.02
+PIPELINE_SECONDS = 120.0
+MERGE_SECONDS = 90.0
+STALL_SECONDS = 60.0
+
+
+class Journey:
+    """The state of a run, read by the display while it goes on."""
+
+    def __init__(self, plan: Plan, services: RunningServices) -> None:
+        self.plan = plan
+        self.audit = Audit(plan.events)
+        self.phase = "preparing"
+        self.sent = 0
+        self._services = services
+        self._admin = Admin(services.url, services.admin_token)
+        self.observer = Observer(self._admin, Endpoint(services.url, services.admin_token), TOPIC)
+        self._begun = time.monotonic()
+        self._progress = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds since the beginning."""
+        return time.monotonic() - self._begun
+
+    async def run(self) -> None:
+        """Go through all phases; raises LaunchError when something that must happen does not."""
+        flights = asyncio.create_task(asyncio.to_thread(read_flights, self.plan.events))
+        await asyncio.to_thread(self._make_topic)
+        helpers = [asyncio.create_task(self.observer.run())]
+        try:
+            await self._wait_for_pipeline()
+            helpers += [
+                asyncio.create_task(self._consume("reader-1")),
+                asyncio.create_task(self._join_later()),
+            ]
+            await first_failure(self._travel(await flights), helpers)
+        finally:
+            for task in helpers:
+                task.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            self._admin.close()
+
+    def _make_topic(self) -> None:
+        with suppress(TopicNotFound):
+            self._admin.delete_topic(TOPIC, force=True)
+        self._admin.create_topic(TOPIC, properties={"demo": "flights"})
+        self._admin.set_policy(TOPIC, self.plan.policy)
+        self._admin.create_subscription(TOPIC, SUBSCRIPTION)
+
+    async def _wait_for_pipeline(self) -> None:
+        """Heat is of no use before somebody measures it."""
+        self.phase = "waiting for the load pipeline"
+        await self.observer.until(
+            lambda: self.observer.sight.load_known,
+            timeout_seconds=PIPELINE_SECONDS,
+            what="a load report of the Spark job",
+        )
+
+    async def _travel(self, flights: Iterator[Flight]) -> None:
+        async with Producer(self._services.url, TOPIC, self._services.admin_token, name="demo") as producer:
+            await self._heat(producer, flights)
+            await self._cool(producer, flights)
+            self.phase = "flushing"
+        self.phase = "reading the rest"
+        await self._until_all_consumed()
+        await self._wait_for_scaling()
+        self.phase = "done"
+
+    async def _heat(self, producer: Producer, flights: Iterator[Flight]) -> None:
+        """Send fast for the planned number, and on while there were too few splits and events are left."""
+        self.phase = "hot"
+        await self._pace(producer, flights, self.plan.hot_events, self.plan.hot_rate)
+        spare = self.plan.cold_events // 2
+        if self.plan.wants_scaling and self.observer.sight.splits < SPLITS_WANTED:
+            await self._pace(producer, flights, spare, self.plan.hot_rate / 2)
+
+    async def _cool(self, producer: Producer, flights: Iterator[Flight]) -> None:
+        self.phase = "cold"
+        await self._pace(producer, flights, self.plan.events - self.sent, self.plan.cold_rate)
+
+    async def _pace(self, producer: Producer, flights: Iterator[Flight], count: int, rate: float) -> None:
+        """Send `count` events at `rate` per second; a producer that is slower sets the pace itself."""
+        begun, last = time.monotonic(), self.sent + count
+        first = self.sent
+        while self.sent < last:
+            due = min(last, first + 1 + int((time.monotonic() - begun) * rate))
+            while self.sent < due:
+                await self._send(producer, next(flights))
+            await asyncio.sleep(PACE_SECONDS)
+
+    async def _send(self, producer: Producer, flight: Flight) -> None:
+        delivered = await producer.submit(flight.key, flight.value)
+        self.sent += 1
+        delivered.add_done_callback(lambda done: self._note_durable(flight, done))
+
+    def _note_durable(self, flight: Flight, done: "asyncio.Future[MessageId]") -> None:
+        if done.cancelled() or done.exception() is not None:
+            self.audit.failures.append(
+                f"event {flight.number}: {done if done.cancelled() else done.exception()}"
+            )
+        else:
+            self.audit.note_produced(flight)
+
+    # Reading
+
+    async def _join_later(self) -> None:
+        """Join when there is a segment for a second reader, so that load alone asks for the first split."""
+        await self.observer.until(
+            lambda: self.observer.active_segments > 1 or self.phase not in {"hot", "preparing"},
+            timeout_seconds=3_600,
+            what="a second segment",
+        )
+        await self._consume("reader-2")
+
+    async def _consume(self, name: str) -> None:
+        async with StreamConsumer(
+            self._services.url, TOPIC, SUBSCRIPTION, self._services.admin_token, name=name
+        ) as consumer:
+            async for message in consumer:
+                self.audit.note_consumed(message.key, int(json.loads(message.value)["number"]))
+                consumer.acknowledge(message)
+                self._progress = time.monotonic()
+
+    async def _until_all_consumed(self) -> None:
+        self._progress = time.monotonic()
+        while self.audit.lost:
+            if time.monotonic() - self._progress > STALL_SECONDS:
+                raise LaunchError(f"nothing arrived for {STALL_SECONDS:.0f} s; {self.audit.lost} are missing")
+            await asyncio.sleep(PACE_SECONDS)
+
+    async def _wait_for_scaling(self) -> None:
+        if not self.plan.wants_scaling:
+            return
+        self.phase = "waiting for a merge"
+        sight = self.observer.sight
+        await self.observer.until(
+            lambda: sight.merges >= MERGES_WANTED, timeout_seconds=MERGE_SECONDS, what="a merge by load"
+        )
+
+
+async def first_failure(work: Coroutine[Any, Any, None], helpers: Sequence[asyncio.Task[None]]) -> None:
+    """Run the work to its end, or raise what a helper failed with before."""
+    task = asyncio.create_task(work)
+    try:
+        while not task.done():
+            running = [helper for helper in helpers if not helper.done()]
+            await asyncio.wait([task, *running], return_when=asyncio.FIRST_COMPLETED)
+            for helper in helpers:
+                if helper.done() and not helper.cancelled() and helper.exception() is not None:
+                    helper.result()
+        task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,67 @@
+"""How the demo's stream is paced, and the policy whose thresholds make that stream hot, then cold."""
+
+from dataclasses import dataclass
+from typing import Any
+
+SMALL_RUN_EVENTS = 5_000
+"""Below this a run is too short for the autoscaler; splits and merges are not asked for."""
+MAX_RATE = 4_000.0
+SPLITS_WANTED = 3
+MERGES_WANTED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A hot phase of `hot_rate` events per second, then a tail of `cold_events` at `cold_rate`."""
+
+    events: int
+    hot_rate: float
+    cold_rate: float
+    cold_events: int
+
+    @property
+    def wants_scaling(self) -> bool:
+        """True when the run is long enough to demand splits and merges."""
+        return self.events >= SMALL_RUN_EVENTS
+
+    @property
+    def hot_events(self) -> int:
+        """Return how many events the hot phase has at least."""
+        return self.events - self.cold_events
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """Return the topic's auto-scale override, with its own tick and windows.
+
+        One segment carries a sixth of the hot rate, so that four to eight are needed; the tail leaves each
+        segment well below the merge thresholds, down to two segments.
+        """
+        split_rate = max(2.0, round(self.hot_rate / 6, 1))
+        merge_rate = round(split_rate / 2, 1)
+        return {
+            "enabled": True,
+            "minSegments": 2,
+            "maxSegments": 8,
+            "splitCooldownSeconds": 3,
+            "mergeCooldownSeconds": 3,
+            "mergeWindowSeconds": 4,
+            "splitMsgRateInThreshold": split_rate,
+            "splitMsgRateOutThreshold": 5 * split_rate,
+            "mergeMsgRateInThreshold": merge_rate,
+            "mergeMsgRateOutThreshold": 5 * merge_rate,
+            "autoScaleIntervalSeconds": 1,
+            "loadReportIntervalSeconds": 1,
+            "rateWindowSeconds": 5,
+        }
+
+
+def plan_for(events: int) -> Plan:
+    """Spread the events over half a minute, a minute for the usual number, longer for many."""
+    if events < SMALL_RUN_EVENTS:
+        hot_seconds, cold_seconds = max(1.0, events / 500), 2.0
+    else:
+        hot_seconds, cold_seconds = min(75.0, max(28.0, events / 1_000)), 18.0
+    # The tail runs at a fifteenth of the hot rate: 0.8 of a merge threshold over all segments together.
+    hot_rate = min(MAX_RATE, events / (hot_seconds + cold_seconds / 15))
+    cold_rate = hot_rate / 15
+    return Plan(events, hot_rate, cold_rate, min(events // 2, int(cold_rate * cold_seconds)))
