@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from urllib.parse import quote, urlsplit
 
 import django
+import hypothesis
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -15,6 +16,10 @@ from tests.processes import LiveNode, ProcessFactory, Sandbox
 
 SANDBOX = pytest.StashKey[Sandbox]()
 FAILED = pytest.StashKey[bool]()
+
+# A loaded machine is no failure of a property.
+hypothesis.settings.register_profile("product", deadline=None)
+hypothesis.settings.load_profile("product")
 
 
 def pytest_configure(config: pytest.Config) -> None:
