@@ -1,0 +1,137 @@
+"""A bare WebSocket peer for tests: frames in, frames out, nothing kept from the server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+import httpx
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+from launch.sandbox import LiveNode
+from scalable.domain.keyspace import FULL_RANGE, HashRange, key_hash, segment_hash
+from scalable.wire.batch import Codec, Record, encode_batch
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    SUBPROTOCOL,
+    Delivery,
+    Frame,
+    Hello,
+    Publish,
+    ServerFrame,
+    decode,
+    decode_delivery,
+    decoder,
+    encode,
+    encode_publish,
+)
+
+F = TypeVar("F")
+ROOT = "/ws/v2/scalable"
+WAIT_SECONDS = 20.0
+
+_decoder = decoder(ServerFrame)
+
+
+class Peer:
+    """One open socket."""
+
+    def __init__(self, connection: ClientConnection) -> None:
+        self.connection = connection
+
+    async def send(self, frame: Frame | Publish) -> None:
+        data = encode_publish(frame) if isinstance(frame, Publish) else encode(frame)
+        await self.connection.send(data)
+
+    async def send_raw(self, data: str | bytes) -> None:
+        await self.connection.send(data)
+
+    async def receive(self) -> Frame | Delivery:
+        async with asyncio.timeout(WAIT_SECONDS):
+            data = await self.connection.recv()
+        return decode_delivery(data) if isinstance(data, bytes) else decode(_decoder, data)
+
+    async def expect(self, kind: type[F]) -> F:
+        """The next frame, which must be of this kind."""
+        frame = await self.receive()
+        assert isinstance(frame, kind), f"expected {kind.__name__}, got {frame}"
+        return frame
+
+    async def wait_for(self, kind: type[F]) -> F:
+        """The next frame of this kind; others are skipped."""
+        while True:
+            frame = await self.receive()
+            if isinstance(frame, kind):
+                return frame
+
+    async def close_code(self) -> int:
+        """The code with which the server closes; frames until then are skipped."""
+        async with asyncio.timeout(WAIT_SECONDS):
+            try:
+                while True:
+                    await self.connection.recv()
+            except ConnectionClosed as error:
+                assert error.rcvd is not None, "the connection ended without a close frame"
+                return error.rcvd.code
+
+
+@asynccontextmanager
+async def raw_socket(node: LiveNode, path: str, *, token: str | None = None) -> AsyncIterator[Peer]:
+    """Open a socket without a hello."""
+    headers = {"Authorization": f"Bearer {node.admin_token if token is None else token}"}
+    url = f"{node.socket_url}{ROOT}/{path}"
+    async with connect(
+        url,
+        additional_headers=headers,
+        subprotocols=[SUBPROTOCOL],
+        max_size=None,
+        compression=None,  # type: ignore[list-item]
+    ) as connection:
+        yield Peer(connection)
+
+
+@asynccontextmanager
+async def socket(
+    node: LiveNode, path: str, *, producer: str | None = None, consumer: str | None = None
+) -> AsyncIterator[Peer]:
+    """Open a socket and say hello."""
+    async with raw_socket(node, path) as peer:
+        await peer.send(Hello(protocol=PROTOCOL_VERSION, producer=producer, consumer=consumer))
+        yield peer
+
+
+def batch(
+    keys: Iterable[str], *, first_sequence: int = 0, value: bytes = b"", codec: Codec = Codec.NONE
+) -> bytes:
+    """An encoded batch of keyed records with consecutive sequences; the value names key and sequence by default."""
+    records = [
+        Record(key, value or f"{key}:{sequence}".encode(), sequence, 0)
+        for sequence, key in enumerate(keys, first_sequence)
+    ]
+    return encode_batch(records, published_at_ms=1, codec=codec)
+
+
+def keys_in(hash_range: HashRange, count: int, *, prefix: str = "k") -> list[str]:
+    """Different keys whose segment hash lies in the range."""
+    found: list[str] = []
+    number = 0
+    while len(found) < count:
+        key = f"{prefix}{number}"
+        if hash_range.contains(segment_hash(key_hash(key))):
+            found.append(key)
+        number += 1
+    return found
+
+
+def any_keys(count: int) -> list[str]:
+    """Different keys, wherever they lie."""
+    return keys_in(FULL_RANGE, count)
+
+
+def rest(node: LiveNode, method: str, path: str, **options: object) -> httpx.Response:
+    """Call the REST API of a node as the superuser."""
+    url = f"{node.url}/admin/v2/scalable/{path}"
+    response = httpx.request(method, url, headers=node.headers, timeout=30, **options)  # type: ignore[arg-type]
+    response.raise_for_status()
+    return response
