@@ -10,30 +10,31 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 POLL_SECONDS = 0.05
 
 
-def _signal_group(pid: int, number: int) -> bool:
-    """Signal a child's process group; False where nothing of it is left."""
+def _ended(pid: int) -> bool:
+    """Tell whether a process is gone; one that nobody reaps (as in a bare container) is gone too."""
     try:
-        os.killpg(pid, number)
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except ProcessLookupError:
-        return False
-    except PermissionError:
         return True
-    return True
+    except OSError:  # another system than Linux, or another account's process
+        return False
 
 
 def _stop(pid: int, number: int, grace_seconds: float) -> None:
     try:
         os.kill(pid, number)
+        deadline = time.monotonic() + grace_seconds
+        while not _ended(pid) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
-    deadline = time.monotonic() + grace_seconds
-    while _signal_group(pid, 0) and time.monotonic() < deadline:
-        time.sleep(POLL_SECONDS)
-    _signal_group(pid, signal.SIGKILL)
 
 
 def main() -> None:

@@ -83,7 +83,8 @@ def reporter_spec(*, url: str, directory: Path, java: Mapping[str, str]) -> Proc
         name="spark",
         argv=(
             *(sys.executable, "-m", "spark.load_report", "--url", url),
-            *("--token-file", str(directory / "system-token"), "--state-directory", str(directory / "spark")),
+            *("--token-file", str(directory / "system-token")),
+            *("--directory", str(directory / "spark" / "load-report")),
         ),
         environment={
             "PYTHONUNBUFFERED": "1",

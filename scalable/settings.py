@@ -234,5 +234,6 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": _text("SCALABLE_LOG_LEVEL", "INFO")},
-    "loggers": {"uvicorn.access": {"level": "WARNING"}},
+    # A line for each beat of the clock would bury everything else.
+    "loggers": {name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},
 }

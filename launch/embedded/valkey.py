@@ -28,6 +28,7 @@ def embedded_valkey(*, directory: Path, port: int = 0, durable: bool = True) -> 
         f'dir "{directory}"',
         f"appendonly {'yes' if durable else 'no'}",
         'save ""',
+        "set-proc-title no",
         "maxmemory-policy noeviction",
     )
     private_file(configuration, "\n".join(lines) + "\n")
