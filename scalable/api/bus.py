@@ -64,7 +64,7 @@ def keys_of(notice: announce.Notice) -> tuple[str, ...]:
             return (subscription_key(subscription_id),)
         case announce.CursorMoved(subscription_id=subscription_id):
             return (subscription_key(subscription_id),)
-        case _:  # a request for a runner wakes no waiter
+        case _:  # a request for a worker wakes no waiter
             return ()
 
 

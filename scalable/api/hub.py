@@ -116,6 +116,11 @@ class Hub:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pending: set[str] = set()
 
+    @property
+    def is_watched(self) -> bool:
+        """True while anybody waits for anything."""
+        return bool(self._watches or self._blocked or self._pending)
+
     def watch(self, *keys: str) -> Watch:
         """A waiter for these keys, a context manager on the event loop; enter it before reading the rows."""
         return Watch(self, keys)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.urls import path
+from django.urls import path, re_path
 
 from scalable.api.sockets.base import Socket
 from scalable.api.sockets.consume import ConsumeSocket
@@ -11,6 +11,7 @@ from scalable.api.sockets.lookup import LookupSocket
 from scalable.api.sockets.produce import ProduceSocket
 
 ROOT = "ws/v2/scalable"
+UNKNOWN_PATH = 4404
 TOPIC = "<str:tenant>/<str:namespace>/<str:topic>"
 
 
@@ -20,9 +21,21 @@ def door(route: str, socket: type[Socket]) -> Any:
     return path(f"{ROOT}/{route}", application)
 
 
-websocket_urlpatterns: list[Any] = [
+async def no_door(scope: Any, receive: Any, send: Any) -> None:
+    """Turn away whoever knocks where no socket is."""
+    await receive()
+    await send({"type": "websocket.close", "code": UNKNOWN_PATH, "reason": "unknown_path"})
+
+
+def _elsewhere() -> Any:
+    application: Any = no_door
+    return re_path("", application)
+
+
+doors: list[Any] = [
     door(f"lookup/{TOPIC}", LookupSocket),
     door(f"produce/{TOPIC}", ProduceSocket),
     door(f"consume/{TOPIC}/<str:subscription>", ConsumeSocket),
     door(f"controller/{TOPIC}/<str:subscription>", ControllerSocket),
 ]
+websocket_urlpatterns = [*doors, _elsewhere()]
