@@ -161,9 +161,10 @@ def _pair_guards(snapshot: Snapshot, pair: Pair, now_ms: int) -> Iterator[Guard]
         cold_seconds = (now_ms - since_ms) / 1000
         window = policy.merge_window_seconds
         yield Guard(GuardCode.MERGE_WINDOW, COLD_RULE, _ids(pair), cold_seconds, window, until_ms)
-    depth = max(snapshot.layout.merge_depth(segment_id) for segment_id in _ids(pair))
-    if depth >= policy.max_dag_depth:
-        yield Guard(GuardCode.MAX_DAG_DEPTH, COLD_RULE, _ids(pair), depth, policy.max_dag_depth)
+    limit = policy.max_dag_depth
+    depth = max(snapshot.layout.merge_depth(segment_id, limit) for segment_id in _ids(pair))
+    if depth >= limit:
+        yield Guard(GuardCode.MAX_DAG_DEPTH, COLD_RULE, _ids(pair), depth, limit)
 
 
 def _is_cold(snapshot: Snapshot, pair: Pair) -> bool:

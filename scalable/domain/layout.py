@@ -105,10 +105,10 @@ class Layout:
         self.get(segment_id)
         return lineage.descendants(self.segments, segment_id)
 
-    def merge_depth(self, segment_id: int) -> int:
-        """Count the merges in a segment's lineage, itself included; raises SegmentNotFound."""
+    def merge_depth(self, segment_id: int, limit: int | None = None) -> int:
+        """Count the merges in a segment's lineage, itself included, up to a limit; raises SegmentNotFound."""
         self.get(segment_id)
-        return lineage.merge_depth(self.segments, segment_id)
+        return lineage.merge_depth(self.segments, segment_id, limit)
 
     # Plans.
 

@@ -357,3 +357,8 @@ def test_a_refused_change_changes_nothing() -> None:
     with pytest.raises(SegmentsNotAdjacent):
         merge(layout, 1, 2)
     assert layout.to_json() == before
+
+
+def test_merge_depth_stops_counting_at_its_limit() -> None:
+    layout = merge(split(merge(split(initial(1), 0), 1, 2), 3), 4, 5)
+    assert [layout.merge_depth(6, limit) for limit in (None, 0, 1, 2, 3)] == [2, 0, 1, 2, 2]
