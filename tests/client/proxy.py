@@ -1,0 +1,72 @@
+"""A TCP relay in front of a node, whose connections a test can cut or hold up."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from urllib.parse import urlsplit
+
+CHUNK_BYTES = 65_536
+
+
+class Relay:
+    """Listens on a free port; `url` stands for the node's."""
+
+    def __init__(self, target_url: str) -> None:
+        parts = urlsplit(target_url)
+        self._host, self._port = parts.hostname or "", parts.port or 80
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._open = asyncio.Event()
+        self._open.set()
+        self.connections = 0
+        self.url = ""
+
+    async def __aenter__(self) -> Relay:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        self.cut()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Reset every connection; new ones are let in."""
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    def hold(self) -> None:
+        """Let nothing come back from the node until `let_go`."""
+        self._open.clear()
+
+    def let_go(self) -> None:
+        """Let answers pass again."""
+        self._open.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
+        self._writers |= {writer, there_writer}
+        for source, sink, answers in ((reader, there_writer, False), (there_reader, writer, True)):
+            task = asyncio.create_task(self._copy(source, sink, answers=answers))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, answers: bool) -> None:
+        try:
+            while data := await source.read(CHUNK_BYTES):
+                if answers:
+                    await self._open.wait()
+                sink.write(data)
+                await sink.drain()
+        except OSError:
+            pass
+        finally:
+            sink.close()
+            self._writers.discard(sink)

@@ -1,0 +1,180 @@
+"""The producer against a real node and worker."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from itertools import cycle
+
+import pytest
+
+from launch.process import ManagedProcess
+from scalable.client import Admin, BatchLimits, MessageId, Producer
+from scalable.domain.errors import MessageTooLarge, TopicDeleted, TopicNotFound, Unauthenticated
+from tests.client.proxy import Relay
+from tests.client.reading import stored_records, values_by_key
+from tests.processes import LiveNode
+
+MIB = 1024 * 1024
+
+
+def active_ids(admin: Admin, topic: str) -> list[int]:
+    segments = admin.get_topic(topic)["segments"].values()
+    active = [segment for segment in segments if segment["state"] == "ACTIVE"]
+    return [each["segmentId"] for each in sorted(active, key=lambda each: each["hashRange"]["start"])]
+
+
+async def test_a_message_is_durable_when_send_returns(live_node: LiveNode, admin: Admin, topic: str) -> None:
+    async with Producer(live_node.url, topic, live_node.admin_token) as producer:
+        first = await producer.send("a", b"one", properties={"unit": "kg"}, event_time_ms=5)
+        second = await producer.send(None, b"two")
+        records = await asyncio.to_thread(stored_records, admin, topic)
+    assert (first, second) == (MessageId(0, 0, 0), MessageId(0, 1, 0))
+    assert [(record.key, record.value) for record in records] == [("a", b"one"), (None, b"two")]
+    assert (records[0].properties, records[0].event_time_ms) == ({"unit": "kg"}, 5)
+
+
+async def test_what_cannot_be_sent_is_refused_by_name(live_node: LiveNode, admin: Admin, topic: str) -> None:
+    with pytest.raises(TopicNotFound):
+        await Producer(live_node.url, "topic://public/default/none", live_node.admin_token).start()
+    with pytest.raises(Unauthenticated):
+        await Producer(live_node.url, topic, "no token").start()
+    async with Producer(live_node.url, topic, live_node.admin_token) as producer:
+        with pytest.raises(MessageTooLarge):
+            await producer.send("a", b"x" * (5 * MIB + 1))
+        await producer.send("a", b"x" * (5 * MIB))
+
+
+async def test_a_deleted_topic_ends_its_producer(live_node: LiveNode, admin: Admin, topic: str) -> None:
+    producer = Producer(live_node.url, topic, live_node.admin_token)
+    await producer.start()
+    await producer.send("a", b"while it is there")
+    await asyncio.to_thread(admin.delete_topic, topic, force=True)
+    with pytest.raises(TopicDeleted):
+        async with asyncio.timeout(10):
+            while True:
+                await producer.send("a", b"into the void")
+    with pytest.raises(TopicDeleted):
+        await producer.close()
+
+
+async def test_one_key_every_five_ms_through_ten_generations(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "scalable.client")
+    async with Relay(live_node.url) as relay, asyncio.TaskGroup() as group:
+        async with Producer(relay.url, topic, live_node.admin_token) as producer:
+            done = asyncio.Event()
+            sending = group.create_task(_send_until(producer, done))
+            for turn in range(10):
+                await asyncio.to_thread(_reshape, admin, topic, turn)
+            done.set()
+            sent = await sending
+            connections = relay.connections
+        stored = values_by_key(await asyncio.to_thread(stored_records, admin, topic))
+    assert stored == {key: values for key, values in sent.items() if values}
+    assert len(sent["the one key"]) > 50
+    assert connections == 2, "the watch and the producer each kept their one connection"
+    own = [record for record in caplog.records if record.name == "scalable.client"]
+    assert len(own) <= 10, "not a line per message"
+
+
+def _reshape(admin: Admin, topic: str, turn: int) -> None:
+    active = active_ids(admin, topic)
+    if turn % 3 == 2:
+        admin.merge(topic, active[:2])
+    else:
+        admin.split(topic, active[-1] if turn % 2 else active[0])
+
+
+async def _send_until(producer: Producer, done: asyncio.Event) -> dict[str | None, list[bytes]]:
+    """Send one key and, beside it, a few others; each `send` must succeed by itself."""
+    sent: dict[str | None, list[bytes]] = {"the one key": []}
+    others = cycle([f"other-{number}" for number in range(50)])
+    async with asyncio.TaskGroup() as group:
+        for number in range(100_000):
+            value = str(number).encode()
+            for key in ("the one key", next(others)):
+                sent.setdefault(key, []).append(value)
+                delivered = await producer.submit(key, value)
+                group.create_task(_await(delivered))
+            await asyncio.sleep(0.005)
+            if done.is_set():
+                break
+    return sent
+
+
+async def _await(delivered: asyncio.Future[MessageId]) -> None:
+    await delivered
+
+
+async def test_cut_connections_neither_lose_nor_double_nor_reorder(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+) -> None:
+    sent: dict[str | None, list[bytes]] = {}
+    async with (
+        Relay(live_node.url) as relay,
+        Producer(relay.url, topic, live_node.admin_token, limits=BatchLimits(max_records=20)) as producer,
+    ):
+        for number in range(6_000):
+            key = f"key-{number % 40}" if number % 10 else None
+            sent.setdefault(key, []).append(str(number).encode())
+            await producer.submit(key, str(number).encode())
+            if number % 500 == 250:
+                relay.hold()  # the node stores what it gets, and its answers are lost
+            if number % 500 == 350:
+                await asyncio.sleep(0.05)
+                relay.cut()
+                relay.let_go()
+            if number % 1_500 == 700:
+                await asyncio.to_thread(_reshape, admin, topic, number // 1_500)
+    stored = values_by_key(await asyncio.to_thread(stored_records, admin, topic))
+    assert sorted(stored.pop(None)) == sorted(sent.pop(None))
+    assert stored == sent
+
+
+async def test_memory_stays_bounded_when_the_node_takes_nothing(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    async with Relay(live_node.url) as relay:
+        producer = Producer(
+            relay.url, topic, live_node.admin_token, max_pending_bytes=MIB, max_pending_messages=500
+        )
+        async with producer:
+            relay.hold()
+            flood = [asyncio.create_task(producer.send("k", str(n).encode() * 100)) for n in range(5_000)]
+            for _ in range(20):
+                await asyncio.sleep(0.01)
+                assert producer.pending_messages <= 500
+                assert producer.pending_bytes <= MIB
+            assert not any(task.done() for task in flood), "senders wait: that is the back-pressure"
+            relay.let_go()
+            places = await asyncio.gather(*flood)
+    assert [place.offset for place in places] == list(range(5_000)), "waiting senders are served in order"
+
+
+async def test_keyless_messages_reach_every_active_segment(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+) -> None:
+    await asyncio.to_thread(admin.split, topic, 0, boundaries=[0x4000, 0x8000, 0xC000])
+    limits = BatchLimits(max_records=50)
+    async with Producer(live_node.url, topic, live_node.admin_token, limits=limits) as producer:
+        futures = [await producer.submit(None, b"x") for _ in range(2_000)]
+        places = await asyncio.gather(*futures)
+    per_segment = Counter(place.segment_id for place in places)
+    assert set(per_segment) == set(active_ids(admin, topic))
+    assert max(per_segment.values()) - min(per_segment.values()) <= 100
+
+
+async def test_a_producer_that_comes_back_under_its_name_goes_on_above_its_last_sequence(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    for value in (b"first life", b"second life"):
+        async with Producer(live_node.url, topic, live_node.admin_token, name="meter-7") as producer:
+            await producer.send("k", value)
+    records = await asyncio.to_thread(stored_records, admin, topic)
+    assert [(record.value, record.sequence) for record in records] == [
+        (b"first life", 0),
+        (b"second life", 1),
+    ]
