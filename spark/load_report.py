@@ -67,8 +67,8 @@ class LoadReport:
         self._state: LoadState | None = None
         self._batch_id = -1
 
-    def handle(self, messages: DataFrame, batch_id: int) -> None:
-        """Process one micro-batch; any error ends the query, and the restarted job repeats the micro-batch.
+    def handle(self, samples: DataFrame, batch_id: int) -> None:
+        """Process the sample rows of one micro-batch; any error ends the query, and the restarted job repeats the micro-batch.
 
         A crash before the state is saved repeats everything from the state before; a crash after it but
         before Spark's own commit does so too: reports are absolute, so that their repetition changes
@@ -76,7 +76,7 @@ class LoadReport:
         """
         started = time.monotonic()
         state = self._state_before(batch_id)
-        rows = sample_rows(messages).toArrow().to_pylist()
+        rows = samples.toArrow().to_pylist()
         update = state.step(rows, now_ms=time.time_ns() // 1_000_000)
         self._send(update)
         self._files.save(batch_id, encode_state(state))
@@ -157,8 +157,10 @@ def start_query(session: SparkSession, options: ReportOptions) -> StreamingQuery
         .option("tokenFile", str(options.token_file))
         .load()
     )
+    # Parsing belongs to the query: within `handle` it would be planned anew for each micro-batch.
     return (
-        messages.writeStream.queryName("load-report")
+        sample_rows(messages)
+        .writeStream.queryName("load-report")
         .foreachBatch(report.handle)
         .trigger(processingTime=f"{options.trigger_ms} milliseconds")
         .option("checkpointLocation", f"{options.checkpoint}/query")
