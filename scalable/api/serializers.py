@@ -46,6 +46,14 @@ class ListTopicsQuery(Query):
     offset: Identifier = 0
 
 
+class ListFiguresQuery(Query):
+    """A page of the topics whose name contains `search`, in whatever case."""
+
+    search: Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")] = ""
+    limit: PageSize = 50
+    offset: Identifier = 0
+
+
 class CreateTopicQuery(Query):
     """With how many segments the topic begins."""
 
@@ -201,6 +209,24 @@ class DecisionsBody(Body):
     """A page of the autoscaler's decisions, the newest first."""
 
     decisions: list[dict[str, Any]]
+
+
+class TopicFiguresBody(Body):
+    """What a list shows of a topic."""
+
+    name: str
+    epoch: int
+    active_segments: int
+    sealed_segments: int
+    created_at_ms: int
+    last_decision: dict[str, Any] | None
+
+
+class TopicFiguresPage(Body):
+    """A page of topics, and how many match."""
+
+    topics: list[TopicFiguresBody]
+    total: int
 
 
 class EffectivePolicyBody(Body):

@@ -6,10 +6,12 @@ from scalable.api.views import description, loads, messages, scaling, topics
 
 TOPICS = "admin/v2/scalable"
 TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
+FIGURES = "admin/v2/scalable-topics"
 LOAD = "admin/v2/scalable-load"
 
 urlpatterns: list[URLPattern] = [
     path(f"{TOPICS}/<str:tenant>/<str:namespace>", topics.NamespaceView.as_view(), name="namespace"),
+    path(f"{FIGURES}/<str:tenant>/<str:namespace>", topics.FiguresView.as_view(), name="figures"),
     path(TOPIC, topics.TopicView.as_view(), name="topic"),
     path(f"{TOPIC}/split/<str:segment_id>", scaling.SplitView.as_view(), name="split"),
     path(f"{TOPIC}/merge", scaling.MergeView.as_view(), name="merge"),

@@ -12,12 +12,14 @@ from scalable.domain.names import TopicName
 from scalable.domain.policy import EffectivePolicy, parse_override, resolve, validate
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.store import operations
+from scalable.store import operations, overview
 from scalable.store import topics as store
 from scalable.store.clock import database_now, milliseconds
+from scalable.store.overview import TopicFigures
 from scalable.store.topics import TopicView
 
 __all__ = [
+    "TopicFigures",
     "TopicView",
     "create_topic",
     "delete_topic",
@@ -25,6 +27,7 @@ __all__ = [
     "get_auto_scale_policy",
     "get_topic",
     "heal_topic",
+    "list_figures",
     "list_topics",
     "remove_auto_scale_policy",
     "set_auto_scale_policy",
@@ -103,6 +106,16 @@ def list_topics(
     Raises NamespaceNotFound.
     """
     return store.page(tenant=tenant, namespace=namespace, filters=filters or {}, limit=limit, offset=offset)
+
+
+def list_figures(
+    *, tenant: str, namespace: str, search: str = "", limit: int, offset: int = 0
+) -> tuple[list[TopicFigures], int]:
+    """Give a page of a namespace's topics with their figures, and how many have `search` in their name.
+
+    Raises NamespaceNotFound.
+    """
+    return overview.page(tenant=tenant, namespace=namespace, search=search, limit=limit, offset=offset)
 
 
 def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:

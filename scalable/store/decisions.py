@@ -1,6 +1,6 @@
 """Rows of the autoscaler: which topics are due, what a decision is made from, and the journal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -93,6 +93,12 @@ def newest(name: TopicName, *, limit: int) -> list[DecisionView]:
         topic__namespace__tenant=name.tenant, topic__namespace__name=name.namespace, topic__name=name.name
     )
     return [_view(row) for row in rows.order_by("-at", "-pk")[:limit]]
+
+
+def last_of(incarnations: Collection[int]) -> dict[int, DecisionView]:
+    """Give the newest decision of each of these topics that has one, by incarnation."""
+    rows = DecisionRow.objects.filter(topic_id__in=incarnations).order_by("topic_id", "-at", "-pk")
+    return {row.topic_id: _view(row) for row in rows.distinct("topic_id")}
 
 
 def last_key(incarnation: int) -> str | None:

@@ -79,7 +79,7 @@ def page(
 
     Raises NamespaceNotFound.
     """
-    topics = TopicRow.objects.filter(namespace_id=_namespace_id(tenant, namespace))
+    topics = TopicRow.objects.filter(namespace_id=namespace_id(tenant, namespace))
     if filters:
         topics = topics.filter(properties__contains=dict(filters))
     names = topics.order_by("name").values_list("name", flat=True)[offset : offset + limit]
@@ -116,7 +116,7 @@ def insert(
 ) -> TopicView:
     """Add a topic with its first segments; raises NamespaceNotFound, TopicExists."""
     row = TopicRow(
-        namespace_id=_namespace_id(name.tenant, name.namespace),
+        namespace_id=namespace_id(name.tenant, name.namespace),
         name=name.name,
         epoch=layout.epoch,
         next_segment_id=layout.next_segment_id,
@@ -198,7 +198,8 @@ def _named(name: TopicName, prefix: str = "") -> dict[str, Any]:
     }
 
 
-def _namespace_id(tenant: str, namespace: str) -> int:
+def namespace_id(tenant: str, namespace: str) -> int:
+    """Find a namespace's row; raises NamespaceNotFound."""
     key = Namespace.objects.filter(tenant=tenant, name=namespace).values_list("pk", flat=True).first()
     if key is None:
         raise NamespaceNotFound(namespace=f"{tenant}/{namespace}")

@@ -11,9 +11,11 @@ from scalable.api.doors import Door
 from scalable.api.serializers import (
     CreateTopicQuery,
     DeleteTopicQuery,
+    ListFiguresQuery,
     ListTopicsQuery,
     Properties,
     TopicBody,
+    TopicFiguresPage,
     read_body,
 )
 from scalable.api.views.base import DoorView, require_json, topic_of
@@ -56,6 +58,32 @@ class NamespaceView(DoorView):
             offset=query.offset,
         )
         return Response([str(name) for name in names], headers={TOTAL_HEADER: str(total)})
+
+
+class FiguresView(DoorView):
+    """The topics of a namespace with their figures, for lists that people read."""
+
+    tag = "Topics"
+    doors = {
+        "GET": Door(
+            summary="List topics with segment counts and the last decision",
+            right=Right.READ,
+            query=ListFiguresQuery,
+            answers={200: TopicFiguresPage},
+            errors=(NamespaceNotFound,),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        query = self.query(ListFiguresQuery)
+        page, total = topics.list_figures(
+            tenant=validate_part(path["tenant"], "tenant"),
+            namespace=validate_part(path["namespace"], "namespace"),
+            search=query.search,
+            limit=query.limit,
+            offset=query.offset,
+        )
+        return Response({"topics": [figures_body(one) for one in page], "total": total})
 
 
 class TopicView(DoorView):
@@ -140,4 +168,16 @@ def topic_body(view: topics.TopicView) -> dict[str, Any]:
         "properties": view.properties,
         "autoScalePolicy": view.auto_scale_policy,
         "createdAtMs": view.created_at_ms,
+    }
+
+
+def figures_body(figures: topics.TopicFigures) -> dict[str, Any]:
+    """A topic of a list."""
+    return {
+        "name": figures.name,
+        "epoch": figures.epoch,
+        "activeSegments": figures.active_segments,
+        "sealedSegments": figures.sealed_segments,
+        "createdAtMs": figures.created_at_ms,
+        "lastDecision": figures.last_decision.to_json() if figures.last_decision else None,
     }
