@@ -93,7 +93,7 @@ class EmbeddedSegments:
         log_id, _, terminated = self._log(statements.LOG, parent)
         if not terminated:
             raise ValueError(f"{parent} still takes appends: its marks would be incomplete")
-        return self._marks(log_id, producer=None)
+        return self._marks(statements.MARKS, log_id)
 
     def _replace_inherited(self, log_id: int, marks: Sequence[tuple[str, Mark]]) -> None:
         self._execute(statements.CLEAR_INHERITED, {"log_id": log_id})
@@ -147,7 +147,7 @@ class EmbeddedSegments:
         log_id, hash_range, _ = self._log(statements.LOG, key)
         if refusal == "outside_range":
             return outside_range(header, hash_range)
-        return partly_duplicate(key, header, (mark for _, mark in self._marks(log_id, producer=producer)))
+        return partly_duplicate(key, header, self._marks_of(log_id, producer))
 
     def read(self, key: SegmentKey, *, offset: int, max_bytes: int, max_batches: int) -> ReadResult:
         """A page of batches; see SegmentPort."""
@@ -162,7 +162,7 @@ class EmbeddedSegments:
 
     def producer_marks(self, key: SegmentKey, *, producer: str) -> Sequence[ProducerMark]:
         """The marks of one producer; see SegmentPort."""
-        marks = flatten(mark for _, mark in self._marks(self._log(statements.LOG, key)[0], producer=producer))
+        marks = flatten(self._marks_of(self._log(statements.LOG, key)[0], producer))
         return [
             ProducerMark(producer, HashRange(mark.hash_start, mark.hash_end), mark.last_sequence)
             for mark in marks
@@ -264,9 +264,12 @@ class EmbeddedSegments:
         log_id, start, end, terminated = row
         return log_id, HashRange(start, end), terminated
 
-    def _marks(self, log_id: int, *, producer: str | None) -> list[tuple[str, Mark]]:
-        rows = self._execute(statements.MARKS, {"log_id": log_id, "producer": producer}).fetchall()
+    def _marks(self, statement: str, log_id: int, producer: str | None = None) -> list[tuple[str, Mark]]:
+        rows = self._execute(statement, {"log_id": log_id, "producer": producer}).fetchall()
         return [(row[0], Mark(*row[1:])) for row in rows]
+
+    def _marks_of(self, log_id: int, producer: str | None) -> list[Mark]:
+        return [mark for _, mark in self._marks(statements.MARKS_OF, log_id, producer)]
 
     def _one(self, statement: str, key: SegmentKey, fence: Fence | None = None, **values: object) -> Row:
         fenced = (

@@ -73,11 +73,11 @@ FROM segment_log WHERE incarnation = %(incarnation)s AND segment_id = %(segment_
 """
 PASS_FENCE = "SELECT segment_pass_fence(%(log_id)s::bigint, %(operation)s::text, %(token)s::bigint)"
 
-MARKS = """
+MARKS_OF = """
 SELECT producer, hash_start, hash_end, last_sequence
-FROM segment_marks(%(log_id)s::bigint, %(producer)s::text)
-ORDER BY producer, hash_start
+FROM segment_marks_of(%(log_id)s::bigint, %(producer)s::text)
 """
+MARKS = "SELECT producer, hash_start, hash_end, last_sequence FROM segment_marks(%(log_id)s::bigint)"
 CLEAR_INHERITED = "DELETE FROM segment_mark WHERE log_id = %(log_id)s AND inherited"
 ADD_INHERITED = """
 INSERT INTO segment_mark (log_id, producer, inherited, hash_start, hash_end, last_sequence)

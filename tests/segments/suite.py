@@ -4,6 +4,8 @@ from contextlib import suppress
 from threading import Barrier, Event
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from scalable.domain.errors import (
     BatchInvalid,
@@ -19,6 +21,7 @@ from scalable.domain.errors import (
 from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments.port import AppendResult, CursorState, Fence, SegmentKey, SegmentPort
 from scalable.wire.batch import Record, encode_batch
+from tests.segments.lineage import check_history
 from tests.segments.samples import (
     HIGH,
     LOW,
@@ -452,5 +455,17 @@ class CursorSuite:
         assert final.position == seen == max(reached)
 
 
-class SegmentSuite(StoreSuite, AppendSuite, DuplicateSuite, CursorSuite):
+class LineageSuite:
+    """A producer that sends again, across splits and merges."""
+
+    def test_whatever_is_sent_again_is_stored_exactly_once_and_in_order(self, port: SegmentPort) -> None:
+        @settings(max_examples=40, deadline=None, derandomize=True)
+        @given(st.data())
+        def history(data: st.DataObject) -> None:
+            check_history(port, data)
+
+        history()
+
+
+class SegmentSuite(StoreSuite, AppendSuite, DuplicateSuite, CursorSuite, LineageSuite):
     """All promises; an adapter's test class inherits it and gives the fixture `port`."""

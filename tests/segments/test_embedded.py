@@ -1,9 +1,18 @@
 """The segment log in PostgreSQL, in the metadata database and in a second one, keeps what ports promise."""
 
-import pytest
+from collections.abc import Callable
+from threading import Event
 
+import pytest
+from django.db import connections, transaction
+
+from scalable.domain.errors import SegmentTerminated
+from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments.embedded import EmbeddedSegments
-from scalable.segments.port import SegmentPort
+from scalable.segments.port import ReadResult, SegmentKey, SegmentPort
+from scalable.segments.registry import EXTERNAL_ALIAS
+from scalable.segments.schema import install_schema, remove_schema
+from tests.segments.samples import batch, fresh_key, in_threads, sequences
 from tests.segments.suite import SegmentSuite
 
 
@@ -17,3 +26,95 @@ class TestSecondDatabase(SegmentSuite):
     @pytest.fixture
     def port(self, external_port: EmbeddedSegments) -> SegmentPort:
         return external_port
+
+
+def _new(port: SegmentPort) -> SegmentKey:
+    key = fresh_key()
+    port.create(key, hash_range=FULL_RANGE, subscriptions=[], fence=None)
+    return key
+
+
+def _until_somebody_waits_for_a_lock(database: str) -> None:
+    """Return once a statement of the database is held up by another transaction."""
+    query = """SELECT count(*) FROM pg_stat_activity
+               WHERE datname = current_database() AND wait_event_type = 'Lock'"""
+    for _ in range(10_000):
+        with connections[database].cursor() as cursor:
+            cursor.execute(query)
+            if cursor.fetchone()[0]:
+                return
+    raise AssertionError("nobody waits")
+
+
+def test_effects_join_the_callers_transaction(embedded_port: EmbeddedSegments) -> None:
+    key = _new(embedded_port)
+    assert embedded_port.transactional
+    with transaction.atomic():
+        embedded_port.append(key, [batch(0, 3)], producer="p")
+        embedded_port.terminate(key, fence=None)
+        transaction.set_rollback(True)
+    assert embedded_port.append(key, [batch(0, 3)], producer="p")[0].duplicate is False
+    assert sequences(embedded_port, key) == [0, 1, 2]
+
+
+def test_a_refusal_leaves_the_callers_transaction_usable(embedded_port: EmbeddedSegments) -> None:
+    key, other = _new(embedded_port), _new(embedded_port)
+    embedded_port.terminate(key, fence=None)
+    with transaction.atomic():
+        with pytest.raises(SegmentTerminated):
+            embedded_port.append(key, [batch(0, 1)], producer="p")
+        embedded_port.append(other, [batch(0, 1)], producer="p")
+    assert sequences(embedded_port, other) == [0]
+
+
+def test_effects_on_a_second_database_are_their_own_transactions(external_port: EmbeddedSegments) -> None:
+    key = _new(external_port)
+    assert not external_port.transactional
+    external_port.append(key, [batch(0, 1)], producer="p")
+    assert in_threads([lambda: sequences(external_port, key)]) == [[0]]
+
+
+@pytest.mark.parametrize(("commits", "offset"), [(True, 3), (False, 0)])
+def test_nothing_is_read_past_an_append_that_is_not_settled(
+    embedded_port: EmbeddedSegments, commits: bool, offset: int
+) -> None:
+    """A reader that jumped over an open transaction would never deliver what it commits."""
+    key = _new(embedded_port)
+    stored, release = Event(), Event()
+
+    def first() -> ReadResult:
+        with transaction.atomic():
+            embedded_port.append(key, [batch(0, 3)], producer="first")
+            stored.set()
+            release.wait(20)
+            transaction.set_rollback(not commits)
+        return embedded_port.read(key, offset=0, max_bytes=1, max_batches=9)
+
+    def second() -> ReadResult:
+        stored.wait(20)
+        embedded_port.append(key, [batch(0, 2)], producer="second")
+        return embedded_port.read(key, offset=offset, max_bytes=1, max_batches=9)
+
+    def reader() -> ReadResult:
+        stored.wait(20)
+        _until_somebody_waits_for_a_lock("default")
+        page = embedded_port.read(key, offset=0, max_bytes=1, max_batches=9)
+        release.set()
+        return page
+
+    _, after, before = in_threads([first, second, reader])
+    assert (before.batches, before.end_offset) == ((), 0)
+    assert [(entry.base_offset, entry.count) for entry in after.batches] == [(offset, 2)]
+
+
+def test_the_schema_is_installed_once_and_can_be_removed(external_port: EmbeddedSegments) -> None:
+    def install() -> None:
+        install_schema(connections[EXTERNAL_ALIAS])
+
+    remove_schema(connections[EXTERNAL_ALIAS])
+    installers: list[Callable[[], None]] = [install] * 3
+    in_threads(installers)
+    with connections[EXTERNAL_ALIAS].cursor() as cursor:
+        cursor.execute("SELECT version FROM segment_schema")
+        assert cursor.fetchall() == [(1,)]
+    assert external_port.keys() == []

@@ -283,25 +283,35 @@ BEGIN
 END
 $$;
 
--- All marks of a log: of one producer, or of all when it is NULL. Producers are found by hopping over the index from
--- one to the next, so the cost follows their number and not that of the batches.
-CREATE FUNCTION segment_marks(a_log_id bigint, a_producer text)
+-- The marks of one producer: the one over the whole range, and the inherited ones.
+CREATE FUNCTION segment_marks_of(a_log_id bigint, a_producer text)
+RETURNS TABLE (producer text, hash_start integer, hash_end integer, last_sequence bigint)
+LANGUAGE sql STABLE AS $$
+    SELECT a_producer, log.hash_start, log.hash_end, segment_own_sequence(log.log_id, a_producer)
+    FROM segment_log log WHERE log.log_id = a_log_id
+    UNION ALL
+    SELECT m.producer, m.hash_start, m.hash_end, m.last_sequence FROM segment_mark m
+    WHERE m.log_id = a_log_id AND m.producer = a_producer AND m.inherited
+$$;
+
+-- The marks of all producers. They are found by hopping over the index from one producer to the next, so that the
+-- cost follows their number and not that of the batches.
+CREATE FUNCTION segment_marks(a_log_id bigint)
 RETURNS TABLE (producer text, hash_start integer, hash_end integer, last_sequence bigint)
 LANGUAGE sql STABLE AS $$
     WITH RECURSIVE newest AS (
         (SELECT b.producer, b.last_sequence FROM segment_batch b
-         WHERE b.log_id = a_log_id AND b.producer IS NOT NULL AND b.producer = coalesce(a_producer, b.producer)
+         WHERE b.log_id = a_log_id AND b.producer IS NOT NULL
          ORDER BY b.producer DESC, b.last_sequence DESC LIMIT 1)
         UNION ALL
         SELECT hop.producer, hop.last_sequence FROM newest CROSS JOIN LATERAL (
             SELECT b.producer, b.last_sequence FROM segment_batch b
-            WHERE b.log_id = a_log_id AND b.producer < newest.producer AND a_producer IS NULL
+            WHERE b.log_id = a_log_id AND b.producer < newest.producer
             ORDER BY b.producer DESC, b.last_sequence DESC LIMIT 1
         ) hop
     )
     SELECT newest.producer, log.hash_start, log.hash_end, newest.last_sequence
     FROM newest JOIN segment_log log ON log.log_id = a_log_id
     UNION ALL
-    SELECT m.producer, m.hash_start, m.hash_end, m.last_sequence FROM segment_mark m
-    WHERE m.log_id = a_log_id AND m.producer = coalesce(a_producer, m.producer)
+    SELECT m.producer, m.hash_start, m.hash_end, m.last_sequence FROM segment_mark m WHERE m.log_id = a_log_id
 $$;
