@@ -5,6 +5,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 from django.conf import settings
@@ -12,6 +13,8 @@ from django.conf import settings
 from scalable.api import bus
 from scalable.api.executor import ServiceExecutor
 from scalable.api.leader import LeaderMemory
+from scalable.api.sample_feed import SampleFeed
+from scalable.api.sampler import sampler
 from scalable.services import controller
 
 P = ParamSpec("P")
@@ -30,6 +33,7 @@ class Node:
         self.id = uuid.uuid4()
         self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
         self._executor: ServiceExecutor | None = None
+        self._feed: SampleFeed | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -46,6 +50,8 @@ class Node:
         self._work("notices", bus.run)
         self._work("heartbeat", self._beat, every_seconds=settings.SCALABLE_NODE_HEARTBEAT_SECONDS)
         self._work("sessions", self._sweep, every_seconds=SWEEP_SECONDS)
+        self._feed = SampleFeed(node_id=str(self.id))
+        self._work("sampler", partial(sampler.run, self._feed, self.call))
 
     async def stop(self) -> None:
         """End the work and remove the node's row, which frees its leaderships at once."""
@@ -53,10 +59,14 @@ class Node:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
-        executor, self._executor = self._executor, None
-        if executor is None:
-            return
+        if self._executor is not None:
+            await self._take_leave(self._executor)
+        self._executor = self._feed = None
+
+    async def _take_leave(self, executor: ServiceExecutor) -> None:
         try:
+            if self._feed is not None:
+                await sampler.finish(self._feed, executor.call)
             await executor.call(controller.remove_node, node_id=self.id)
         except Exception:
             logger.warning("The node's row stays until its heartbeat is old", exc_info=True)

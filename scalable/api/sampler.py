@@ -1,24 +1,62 @@
-"""Counts what goes through this node and publishes it as load samples.
+"""Counts what goes through this node and turns it into load samples, interval by interval.
 
-One numbered batch per node and interval goes to `topic://system/load/samples`, also when nothing happened:
-the pipeline's clock stands still without. A segment that fell idle is reported once with zeros, and so is
-one that this node sees for the first time, or a load from an earlier life of the node would stay for ever.
+One numbered message per node and interval goes to `topic://system/load/samples`, also when nothing
+happened: the pipeline's clock stands still without. A segment that fell idle is reported once with zeros,
+and so is one that this node sees for the first time, or a load from an earlier life of the node would stay
+for ever.
 """
 
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
 from scalable.api.counters import SegmentCounts
+from scalable.api.executor import Call
+from scalable.api.hub import Watch, hub, topic_key
+from scalable.api.sample_feed import Sample, SampleFeed
 from scalable.domain.names import TopicName
+from scalable.services import sampling
+from scalable.services.sampling import UNSAMPLED_TENANT, NewSegment, TopicSampling
 from scalable.wire.batch_header import BatchHeader
 from scalable.wire.frames import Publish
 
-UNSAMPLED_TENANT = "system"
+IDLE_INTERVAL_MS = 10_000
+"""How often a node reports that wants no topic more often."""
+LOOK_SECONDS = 1.0
+"""How long counts of a topic that is new to this node wait until its interval is asked for."""
+NEW_SEGMENTS_MS = 5_000
+NEW_SEGMENTS_OVERLAP = 200
+"""Rows read again, because a row with a lower number may be committed later."""
+FORGET_AFTER_MS = 600_000
+FINISH_SECONDS = 2.0
+NO_COUNTS = SegmentCounts()
+
 SegmentRef = tuple[int, int]
+
+
+@dataclass(slots=True)
+class SampledTopic:
+    """A topic's interval on this node's clock; `busy` are the segments whose last sample was not all zero."""
+
+    sampling: TopicSampling
+    due_ms: int
+    used_ms: int
+    busy: set[int] = field(default_factory=set)
 
 
 class Sampler:
     """The counts of this process, taken once an interval; lives on the event loop."""
 
-    def __init__(self) -> None:
-        self._counts: dict[SegmentRef, SegmentCounts] = {}
+    def __init__(self, *, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self._clock_ms = clock_ms
+        self._counts: dict[int, dict[int, SegmentCounts]] = {}
+        self._topics: dict[int, SampledTopic] = {}
+        self._new: dict[SegmentRef, TopicSampling] = {}
+        self._seen_rows: set[int] = set()
+        self._above_row = 0
+        self._new_due_ms = 0
+        self._idle_due_ms = 0
 
     def count_in(self, topic: TopicName, incarnation: int, publish: Publish, header: BatchHeader) -> None:
         """Count a batch that was stored."""
@@ -37,11 +75,144 @@ class Sampler:
         if topic.tenant != UNSAMPLED_TENANT:
             self._counts_of(incarnation, segment_id).add_out(messages, size)
 
+    async def run(self, feed: SampleFeed, call: Call) -> None:
+        """Sample until cancelled; may be called again after an error, with nothing lost."""
+        with hub.watch(*(topic_key(incarnation) for incarnation in self._topics)) as watch:
+            while True:
+                await self._learn(call, watch)
+                await self._look_for_new_segments(call)
+                if self.take(feed):
+                    await feed.publish(call)
+                for incarnation in _incarnations(await watch.wait(self._seconds_to_wait())):
+                    await self._ask(call, watch, incarnation)
+
+    async def finish(self, feed: SampleFeed, call: Call) -> None:
+        """Publish what was counted since the last interval, as the node ends."""
+        for known in self._topics.values():
+            known.due_ms = 0
+        self.take(feed)
+        async with asyncio.timeout(FINISH_SECONDS):
+            await feed.publish(call)
+
+    def take(self, feed: SampleFeed) -> bool:
+        """Hand the samples of all intervals that ended to the feed; tell whether there was one."""
+        now_ms = self._clock_ms()
+        due = [known for known in self._topics.values() if known.due_ms <= now_ms]
+        if not due and not self._new and now_ms < self._idle_due_ms:
+            return False
+        samples = [sample for known in due for sample in self._take_topic(known, now_ms)]
+        feed.add([*samples, *self._first_samples()], at_ms=now_ms)
+        self._idle_due_ms = _next_multiple(now_ms, self._idle_interval_ms)
+        return True
+
     def _counts_of(self, incarnation: int, segment_id: int) -> SegmentCounts:
-        found = self._counts.get((incarnation, segment_id))
+        segments = self._counts.setdefault(incarnation, {})
+        found = segments.get(segment_id)
         if found is None:
-            found = self._counts[incarnation, segment_id] = SegmentCounts()
+            found = segments[segment_id] = SegmentCounts()
         return found
+
+    # Samples.
+
+    def _take_topic(self, known: SampledTopic, now_ms: int) -> Iterator[Sample]:
+        counts = self._counts.pop(known.sampling.incarnation, {})
+        known.due_ms = _next_multiple(now_ms, known.sampling.interval_ms)
+        if counts:
+            known.used_ms = now_ms
+        for segment_id in sorted(counts.keys() | known.busy):
+            yield _sample(known.sampling, segment_id, counts.get(segment_id, NO_COUNTS))
+        known.busy = set(counts)
+
+    def _first_samples(self) -> Iterator[Sample]:
+        new, self._new = self._new, {}
+        for (_, segment_id), topic in new.items():
+            yield _sample(topic, segment_id, NO_COUNTS)
+
+    # What the node knows of topics.
+
+    async def _learn(self, call: Call, watch: Watch) -> None:
+        for incarnation in [known for known in self._counts if known not in self._topics]:
+            await self._ask(call, watch, incarnation)
+        forget_before_ms = self._clock_ms() - FORGET_AFTER_MS
+        for incarnation in [key for key, known in self._topics.items() if known.used_ms < forget_before_ms]:
+            self._forget(watch, incarnation)
+
+    async def _ask(self, call: Call, watch: Watch, incarnation: int) -> None:
+        watch.add(topic_key(incarnation))  # first, so that no change goes unseen
+        topic = await call(sampling.topic_sampling, incarnation=incarnation)
+        if topic is None:
+            self._forget(watch, incarnation)
+        else:
+            self._know(topic)
+
+    def _know(self, topic: TopicSampling) -> None:
+        known = self._topics.get(topic.incarnation)
+        due_ms = _next_multiple(self._clock_ms(), topic.interval_ms)
+        if known is None:
+            self._topics[topic.incarnation] = SampledTopic(topic, due_ms, self._clock_ms())
+        else:
+            known.sampling, known.due_ms = topic, min(known.due_ms, due_ms)
+
+    def _forget(self, watch: Watch, incarnation: int) -> None:
+        watch.discard(topic_key(incarnation))
+        self._topics.pop(incarnation, None)
+        self._counts.pop(incarnation, None)
+
+    async def _look_for_new_segments(self, call: Call) -> None:
+        if self._clock_ms() < self._new_due_ms:
+            return
+        above = max(0, self._above_row - NEW_SEGMENTS_OVERLAP)
+        found = [
+            new for new in await call(sampling.new_segments, above=above) if new.row_id not in self._seen_rows
+        ]
+        for new in found:
+            self._note_new(new)
+        self._seen_rows = {
+            row_id for row_id in self._seen_rows if row_id > self._above_row - NEW_SEGMENTS_OVERLAP
+        }
+        # As long as there are more, the next ones are read with the next look.
+        self._new_due_ms = 0 if found else self._clock_ms() + NEW_SEGMENTS_MS
+
+    def _note_new(self, new: NewSegment) -> None:
+        self._seen_rows.add(new.row_id)
+        self._above_row = max(self._above_row, new.row_id)
+        incarnation = new.topic.incarnation
+        if new.segment_id not in self._counts.get(incarnation, {}):
+            self._new[incarnation, new.segment_id] = new.topic
+
+    @property
+    def _idle_interval_ms(self) -> int:
+        wanted = (known.sampling.interval_ms for known in self._topics.values())
+        return min([IDLE_INTERVAL_MS, *wanted])
+
+    def _seconds_to_wait(self) -> float:
+        due_ms = min([self._idle_due_ms, *(known.due_ms for known in self._topics.values())])
+        return min(LOOK_SECONDS, max(0.0, (due_ms - self._clock_ms()) / 1000))
+
+
+def _sample(topic: TopicSampling, segment_id: int, counts: SegmentCounts) -> Sample:
+    hash_range = topic.ranges.get(segment_id)
+    return Sample(
+        topic=str(topic.name),
+        incarnation=topic.incarnation,
+        segment_id=segment_id,
+        interval_ms=topic.interval_ms,
+        window_ms=topic.window_ms,
+        msg_in=counts.messages_in,
+        bytes_in=counts.bytes_in,
+        msg_out=counts.messages_out,
+        bytes_out=counts.bytes_out,
+        parts=counts.parts if hash_range is None else counts.placed(hash_range),
+    )
+
+
+def _incarnations(keys: frozenset[str]) -> list[int]:
+    return [int(key.partition(":")[2]) for key in keys]
+
+
+def _next_multiple(now_ms: int, interval_ms: int) -> int:
+    """The next end of an interval, the same for all topics with this interval."""
+    return (now_ms // interval_ms + 1) * interval_ms
 
 
 sampler = Sampler()

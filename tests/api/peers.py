@@ -1,13 +1,16 @@
 """A bare WebSocket peer for tests: frames in, frames out, nothing kept from the server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import httpx
+import pytest
+from django.db import connections
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
 from launch.sandbox import LiveNode
 from scalable.domain.keyspace import FULL_RANGE, HashRange, key_hash, segment_hash
@@ -28,6 +31,8 @@ from scalable.wire.frames import (
 )
 
 F = TypeVar("F")
+P = ParamSpec("P")
+T = TypeVar("T")
 ROOT = "/ws/v2/scalable"
 WAIT_SECONDS = 20.0
 
@@ -68,12 +73,11 @@ class Peer:
     async def close_code(self) -> int:
         """The code with which the server closes; frames until then are skipped."""
         async with asyncio.timeout(WAIT_SECONDS):
-            try:
+            with pytest.raises(ConnectionClosed) as caught:
                 while True:
                     await self.connection.recv()
-            except ConnectionClosed as error:
-                assert error.rcvd is not None, "the connection ended without a close frame"
-                return error.rcvd.code
+        assert caught.value.rcvd is not None, "the connection ended without a close frame"
+        return caught.value.rcvd.code
 
 
 @asynccontextmanager
@@ -84,9 +88,10 @@ async def raw_socket(node: LiveNode, path: str, *, token: str | None = None) -> 
     async with connect(
         url,
         additional_headers=headers,
-        subprotocols=[SUBPROTOCOL],
+        subprotocols=[Subprotocol(SUBPROTOCOL)],
         max_size=None,
-        compression=None,  # type: ignore[list-item]
+        compression=None,
+        proxy=None,
     ) as connection:
         yield Peer(connection)
 
@@ -101,10 +106,22 @@ async def socket(
         yield peer
 
 
+async def ask(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a service beside the event loop, and leave no connection behind."""
+
+    def call() -> T:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            connections.close_all()
+
+    return await asyncio.to_thread(call)
+
+
 def batch(
     keys: Iterable[str], *, first_sequence: int = 0, value: bytes = b"", codec: Codec = Codec.NONE
 ) -> bytes:
-    """An encoded batch of keyed records with consecutive sequences; the value names key and sequence by default."""
+    """An encoded batch of records with consecutive sequences; a value names key and sequence by default."""
     records = [
         Record(key, value or f"{key}:{sequence}".encode(), sequence, 0)
         for sequence, key in enumerate(keys, first_sequence)

@@ -1,0 +1,78 @@
+"""Load samples of a real node, read back from the system topic."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from launch.sandbox import LiveNode
+from scalable.domain.keyspace import HashRange, key_hash, segment_hash
+from scalable.domain.names import TopicName
+from scalable.services import messages, topics
+from scalable.services.sampling import SAMPLES_TOPIC
+from scalable.wire.batch import decode_batch
+from scalable.wire.frames import Publish, Receipt, Welcome, count_parts
+from tests.api.peers import ask, batch, keys_in, socket
+
+NAME = TopicName("public", "default", "orders")
+PATH = "produce/public/default/orders"
+LOW, HIGH = HashRange(0, 0x7FFF), HashRange(0x8000, 0xFFFF)
+
+
+@pytest.fixture
+def topic(live_node: LiveNode) -> topics.TopicView:
+    """A topic of two segments that is sampled every 200 ms."""
+    made = topics.create_topic(name=NAME, initial_segments=2, actor="test")
+    topics.set_auto_scale_policy(
+        name=NAME, override={"loadReportIntervalSeconds": 0.2, "rateWindowSeconds": 2}, actor="test"
+    )
+    return made
+
+
+async def sample_messages() -> list[dict[str, Any]]:
+    """All messages of the samples topic."""
+    page = await ask(
+        messages.read_by_name,
+        name=SAMPLES_TOPIC,
+        segment_id=0,
+        offset=0,
+        max_bytes=10_000_000,
+        max_batches=10_000,
+    )
+    return [json.loads(record.value) for stored in page.batches for record in decode_batch(stored.payload)]
+
+
+async def samples_of(incarnation: int, *, until: int) -> list[dict[str, Any]]:
+    """The samples of a topic, once there are as many."""
+    async with asyncio.timeout(20):
+        while True:
+            found = [
+                sample
+                for message in await sample_messages()
+                for sample in message["samples"]
+                if sample["incarnation"] == incarnation
+            ]
+            if len(found) >= until:
+                return found
+            await asyncio.sleep(0.1)
+
+
+async def test_counts_zeros_and_numbers(live_node: LiveNode, topic: topics.TopicView) -> None:
+    await samples_of(topic.incarnation, until=2)  # one zero for each segment that is new to the node
+    keys = keys_in(LOW, 40)
+    hashes = [segment_hash(key_hash(key)) for key in keys]
+    async with socket(live_node, PATH, producer="p") as peer:
+        await peer.expect(Welcome)
+        await peer.send(Publish(1, 0, False, batch(keys), count_parts(LOW, hashes)))
+        await peer.expect(Receipt)
+    first, second, busy, idle = await samples_of(topic.incarnation, until=4)
+    assert {first["segmentId"], second["segmentId"]} == {0, 1}
+    assert first["msgIn"] == second["msgIn"] == 0
+    assert (busy["segmentId"], busy["msgIn"], busy["intervalMs"], busy["windowMs"]) == (0, 40, 200, 2000)
+    assert busy["parts"] == list(count_parts(LOW, hashes))
+    assert (idle["segmentId"], idle["msgIn"], sum(idle["parts"])) == (0, 0, 0)
+    found = await sample_messages()
+    assert [message["sequence"] for message in found] == list(range(len(found)))
+    assert len({message["node"] for message in found}) == 1
+    assert all(message["complete"] for message in found)
