@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from scalable.domain.errors import LoadReportUnreadable
 
@@ -44,20 +42,6 @@ class LoadRecord:
 
     rates: SegmentRates
     modified_at_ms: int
-
-
-def rates_from_json(body: Mapping[str, Any]) -> SegmentRates:
-    """Read the four rates by their PIP-483 names, all required; raises LoadReportUnreadable."""
-    return SegmentRates(*(_number(metric, body.get(metric)) for metric in METRICS))
-
-
-def _number(metric: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise LoadReportUnreadable(problem=f"{metric} is not a number")
-    try:
-        return float(value)
-    except OverflowError:
-        raise LoadReportUnreadable(problem=f"{metric} is out of all proportion") from None
 
 
 def is_material(

@@ -65,8 +65,3 @@ def may_abort(phase: Phase) -> bool:
     """Tell whether the operation has not yet passed the point of no return."""
     step = TRANSITIONS.get(phase)
     return step is not None and step[1]
-
-
-def is_finished(phase: Phase, outcome: Outcome | None) -> bool:
-    """Tell whether nothing is left to do; then the operation claims no segments."""
-    return outcome is not None or phase is Phase.NOTIFIED

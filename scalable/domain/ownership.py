@@ -104,9 +104,3 @@ def rebalance(
 
 def _due(known: Ownership, living: Collection[str], now_ms: int) -> Ownership:
     return known.past_deadline(now_ms) if known.next_owner in living else known
-
-
-def next_deadline_ms(ownerships: Mapping[int, Ownership]) -> int | None:
-    """Give the earliest instant at which a hand-over has to be carried out, or None."""
-    deadlines = (known.release_deadline_ms for known in ownerships.values())
-    return min((deadline for deadline in deadlines if deadline is not None), default=None)

@@ -1,13 +1,11 @@
 """Loads: what is readable, and which change is worth a report; numbers are those of Pulsar's test vectors."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scalable.domain.errors import LoadReportUnreadable
-from scalable.domain.load import METRICS, SegmentRates, is_material, rates_from_json
+from scalable.domain.load import METRICS, SegmentRates, is_material
 
 rates = st.builds(SegmentRates, *[st.floats(0, 1e12)] * 4)
 
@@ -45,21 +43,3 @@ def test_impossible_rates_are_refused(rate: float, metric: int) -> None:
     with pytest.raises(LoadReportUnreadable) as caught:
         SegmentRates(*(rate if position == metric else 0.0 for position in range(4)))
     assert METRICS[metric] in caught.value.problem
-
-
-@given(rates)
-def test_rates_come_back_from_json(current: SegmentRates) -> None:
-    assert rates_from_json(json.loads(json.dumps(current.by_metric()))) == current
-
-
-@pytest.mark.parametrize("value", [None, "1", True, [], {}, 10**400, float("nan")])
-def test_unreadable_reports_name_the_metric(value: object) -> None:
-    body = {**dict.fromkeys(METRICS, 0), "bytesRateOut": value}
-    with pytest.raises(LoadReportUnreadable) as caught:
-        rates_from_json(body)
-    assert "bytesRateOut" in caught.value.problem
-
-
-def test_every_rate_is_required() -> None:
-    with pytest.raises(LoadReportUnreadable):
-        rates_from_json({"msgRateIn": 1})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalable.domain.operations import TRANSITIONS, Outcome, Phase, is_finished, may_abort, next_phase
+from scalable.domain.operations import TRANSITIONS, Phase, may_abort, next_phase
 
 
 def walk(phase: Phase, *, transactional: bool) -> list[Phase]:
@@ -35,9 +35,3 @@ def test_abort_is_allowed_exactly_before_the_first_terminate_may_have_happened()
 def test_no_phase_behind_the_point_of_no_return_leads_before_it() -> None:
     for phase, (following, abortable) in TRANSITIONS.items():
         assert abortable or not may_abort(following), phase
-
-
-@pytest.mark.parametrize("phase", list(Phase))
-def test_finished_means_an_outcome_or_the_last_phase(phase: Phase) -> None:
-    assert is_finished(phase, None) is (phase is Phase.NOTIFIED)
-    assert all(is_finished(phase, outcome) for outcome in Outcome)
