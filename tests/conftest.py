@@ -53,7 +53,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         names: list[str] = getattr(item, "fixturenames", [])
         marker = item.get_closest_marker("django_db")
-        if "transactional_db" in names or (marker is not None and marker.kwargs.get("transaction")):
+        if marker is not None and marker.kwargs.get("transaction"):
+            # A marker is all that pytest-django looks at where there is one.
+            kept = {**marker.kwargs, "serialized_rollback": True}
+            item.add_marker(pytest.mark.django_db(**kept), append=False)
+        elif "transactional_db" in names:
             names.append("django_db_serialized_rollback")
 
 
