@@ -68,7 +68,7 @@ class LoadReport:
         self._batch_id = -1
 
     def handle(self, samples: DataFrame, batch_id: int) -> None:
-        """Process the sample rows of one micro-batch; any error ends the query, and the restarted job repeats the micro-batch.
+        """Process the sample rows of one micro-batch; after an error the restarted job repeats it.
 
         A crash before the state is saved repeats everything from the state before; a crash after it but
         before Spark's own commit does so too: reports are absolute, so that their repetition changes

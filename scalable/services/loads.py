@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.utils import timezone
 
 from scalable import announce
 from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
@@ -14,6 +13,8 @@ from scalable.domain.load import LoadRecord, SegmentRates, is_material
 from scalable.domain.names import TopicName
 from scalable.domain.policy import resolve
 from scalable.store import loads as store
+from scalable.store import topics
+from scalable.store.clock import database_now, milliseconds, moment
 from scalable.store.loads import SegmentRef, Tile, TopicPolicies
 from scalable.wire.loads import MAX_TIME_MS, ReportedLoad, ReportedTile, parse_loads, parse_tiles
 
@@ -76,8 +77,8 @@ def report_loads(*, reporter: str, watermark_ms: int, loads: Sequence[Mapping[st
     """
     reported = _latest(parse_loads(loads))
     _check_report(reporter, watermark_ms)
-    now = timezone.now()
-    watermark = min(store.moment(watermark_ms), now)
+    now = database_now()
+    watermark = min(moment(watermark_ms), now)
     previous = store.lock_watermark(reporter, at=now)
     if previous is not None and watermark < previous:
         return ReportOutcome(written=0, unchanged=len(reported), unknown=0)
@@ -100,7 +101,7 @@ def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
     known = [tile for (ref, _), tile in latest.items() if ref in existing and names[ref[0]] == tile.topic]
     store.write_tiles((tile.incarnation, _tile(tile)) for tile in known)
     for incarnation in sorted({tile.incarnation for tile in known}):
-        oldest = timezone.now() - TILE_RETENTION
+        oldest = database_now() - TILE_RETENTION
         store.delete_tiles(incarnation, before=oldest, limit=_DELETED_TILES_PER_REPORT)
     return ReportOutcome(written=len(known), unchanged=0, unknown=len(latest) - len(known))
 
@@ -124,7 +125,7 @@ def topic_loads(*, name: TopicName) -> TopicLoads:
     return loads_for_decision(
         incarnation=found.incarnation,
         rate_window_seconds=policy.rate_window_seconds,
-        now_ms=store.milliseconds(timezone.now()),
+        now_ms=milliseconds(database_now()),
     )
 
 
@@ -139,7 +140,7 @@ def tiles(*, name: TopicName, from_ms: int, to_ms: int) -> Sequence[Tile]:
                 parameter=parameter, value=value, problem="it is not a time in ms since 1970"
             )
     incarnation = _find(name).incarnation
-    first, last = store.moment(from_ms), store.moment(to_ms)
+    first, last = moment(from_ms), moment(to_ms)
     return store.read_tiles(incarnation, first=first, last=last, limit=MAX_TILES_READ)
 
 
@@ -155,7 +156,7 @@ def _latest(loads: Sequence[ReportedLoad]) -> dict[SegmentRef, ReportedLoad]:
 
 
 def _check_report(reporter: object, watermark_ms: object) -> None:
-    if not isinstance(reporter, str) or not 1 <= len(reporter) <= MAX_REPORTER_LENGTH:
+    if not isinstance(reporter, str) or not 1 <= len(reporter) <= MAX_REPORTER_LENGTH or "\0" in reporter:
         raise LoadReportUnreadable(problem=f"reporter is not a name of 1 to {MAX_REPORTER_LENGTH} characters")
     if isinstance(watermark_ms, bool) or not isinstance(watermark_ms, int):
         raise LoadReportUnreadable(problem="watermarkMs is not a whole number")
@@ -177,7 +178,7 @@ def _write_changes(rates: Mapping[SegmentRef, SegmentRates]) -> int:
     locked = store.lock_topics({incarnation for incarnation, _ in changed})
     active = store.active_segments(locked)
     changed = _material({ref: rates[ref] for ref in changed if ref in active})
-    store.write_loads(changed, modified_at=timezone.now())
+    store.write_loads(changed, modified_at=database_now())
     _announce({incarnation for incarnation, _ in changed})
     return len(changed)
 
@@ -190,10 +191,9 @@ def _material(rates: Mapping[SegmentRef, SegmentRates]) -> dict[SegmentRef, Segm
 
 def _announce(incarnations: set[int]) -> None:
     names = store.topic_names(incarnations)
-    for incarnation, revision in store.raise_revisions(incarnations).items():
-        announce.publish(
-            announce.TopicChanged(incarnation=incarnation, name=names[incarnation], revision=revision)
-        )
+    for incarnation in sorted(incarnations):
+        revision = topics.raise_revision(incarnation)
+        announce.publish(announce.TopicChanged(incarnation, names[incarnation], revision))
 
 
 def _tile(tile: ReportedTile) -> Tile:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Max, Q
@@ -11,6 +11,7 @@ from scalable.domain.load import LoadRecord, SegmentRates
 from scalable.domain.names import TopicName
 from scalable.domain.segment import SegmentState
 from scalable.models import LoadTile, LoadWatermark, Segment, SegmentLoad, Topic
+from scalable.store.clock import milliseconds, moment
 
 SegmentRef = tuple[int, int]
 """A topic's incarnation and the id of one of its segments."""
@@ -35,16 +36,6 @@ class Tile:
     minute_ms: int
     mean: tuple[float, ...]
     peak: tuple[float, ...]
-
-
-def moment(time_ms: int) -> datetime:
-    """Turn milliseconds since the epoch into a timestamp."""
-    return datetime.fromtimestamp(time_ms / 1000, tz=UTC)
-
-
-def milliseconds(time: datetime) -> int:
-    """Turn a timestamp into milliseconds since the epoch."""
-    return round(time.timestamp() * 1000)
 
 
 def find_topic(name: TopicName) -> TopicPolicies | None:
@@ -101,19 +92,10 @@ def lock_topics(incarnations: Collection[int]) -> set[int]:
     return set(rows.values_list("pk", flat=True))
 
 
-def raise_revisions(incarnations: Collection[int]) -> dict[int, int]:
-    """Raise the revision of locked topics by one and give the new ones."""
-    rows = list(Topic.objects.filter(pk__in=incarnations).only("revision"))
-    for row in rows:
-        row.revision += 1
-    Topic.objects.bulk_update(rows, ["revision"])
-    return {row.pk: row.revision for row in rows}
-
-
 def lock_watermark(reporter: str, *, at: datetime) -> datetime | None:
     """Take the reporter's row for this transaction and give its watermark, None for a new reporter."""
     row, created = LoadWatermark.objects.select_for_update(no_key=True).get_or_create(
-        reporter=reporter, defaults={"watermark": datetime.fromtimestamp(0, tz=UTC), "updated_at": at}
+        reporter=reporter, defaults={"watermark": moment(0), "updated_at": at}
     )
     return None if created else row.watermark
 
