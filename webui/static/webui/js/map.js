@@ -7,7 +7,7 @@
 
 import { heat, level, ramp } from "./colour.js";
 import { clock, drawing, duration, element, hex, range } from "./format.js";
-import { edges, lineage, marks, neighbour } from "./model.js";
+import { edges, lineage, loadOf, marks, neighbour, policyOf, running } from "./model.js";
 import { box, hashAt, hashTicks, KEYSPACE, MARGIN, timeAt, timeTicks, x, y } from "./scale.js";
 
 const SHORTEST_MS = 2000;
@@ -97,9 +97,9 @@ export class Map {
     this.canvas.height = view.height * dots;
     const pen = this.canvas.getContext("2d");
     pen.scale(dots, dots);
-    const policy = this.topic.detail?.policy ?? {};
+    const policy = policyOf(this.topic);
     for (const { one, box: area } of shown) {
-      const found = heat(this.topic.detail?.loads?.[one.segmentId], policy);
+      const found = heat(loadOf(this.topic, one.segmentId), policy);
       pen.fillStyle = found ? ramp(found.level) : hatch(pen);
       pen.fillRect(area.x, area.y, area.width, area.height);
       pen.save();
@@ -135,7 +135,7 @@ export class Map {
   }
 
   segment({ one, box: area }, related, nowMs) {
-    const found = heat(this.topic.detail?.loads?.[one.segmentId], this.topic.detail?.policy ?? {});
+    const found = heat(loadOf(this.topic, one.segmentId), policyOf(this.topic));
     const states = [one.state.toLowerCase(), related.has(one.segmentId) ? "related" : "", one.segmentId === this.selected ? "selected" : ""];
     const shape = drawing("rect", {
       ...area, class: `segment ${states.join(" ")}`, "data-segment": one.segmentId, "data-state": one.state,
@@ -190,7 +190,7 @@ export class Map {
 
   /** A moving outline around segments that an unfinished operation works on. */
   busy(view, nowMs) {
-    const ids = (this.topic.detail?.operations ?? []).flatMap((one) => one.plan.parentIds);
+    const ids = running(this.topic).flatMap((one) => one.plan.parentIds);
     return ids.map((id) => this.topic.segments.get(id)).filter(Boolean)
       .map((one) => box(view, one, nowMs)).filter(Boolean).map((area) => drawing("rect", { ...area, class: "busy" }));
   }
@@ -199,7 +199,7 @@ export class Map {
     const parts = [];
     for (const hash of hashTicks(view)) {
       const at = y(view, hash);
-      parts.push(drawing("line", { x1: MARGIN.left - 4, x2: view.width - MARGIN.right, y1: at, y2: at, class: "grid" }),
+      parts.push(drawing("line", { x1: MARGIN.left - 4, x2: MARGIN.left, y1: at, y2: at, class: "grid" }),
         drawing("text", { x: MARGIN.left - 8, y: at + 4, "text-anchor": "end" }, `0x${hex(Math.min(hash, KEYSPACE - 1))}`));
     }
     for (const ms of timeTicks(view))

@@ -65,6 +65,15 @@ export function marks(topic) {
   return found;
 }
 
+/** The resolved policy's fields. @param {Topic} topic @returns {Record<string, number>} */
+export const policyOf = (topic) => topic.detail?.policy?.policy ?? {};
+
+/** The last known rates of a segment. @param {Topic} topic @param {number} id @returns {Record<string, number>|undefined} */
+export const loadOf = (topic, id) => topic.detail?.loads?.[id];
+
+/** Operations that are not finished. @param {Topic} topic @returns {any[]} */
+export const running = (topic) => (topic.detail?.operations ?? []).filter((one) => !one.outcome);
+
 /** The segment that an arrow key leads to. @param {Topic} topic @param {Segment} from @param {string} key @returns {Segment|undefined} */
 export function neighbour(topic, from, key) {
   const pick = (ids) => ids.map((id) => topic.segments.get(id)).filter(Boolean).sort((a, b) => b.start - a.start)[0];

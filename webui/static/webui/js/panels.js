@@ -4,7 +4,7 @@ import { call } from "./api.js";
 import { heat } from "./colour.js";
 import { ask } from "./dialogs.js";
 import { bytes, clock, duration, element, moment, range, rate } from "./format.js";
-import { active } from "./model.js";
+import { active, loadOf, policyOf } from "./model.js";
 
 const PHASES = ["PLANNED", "CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED", "COMMITTED", "NOTIFIED"];
 
@@ -30,7 +30,6 @@ export class Panels {
     this.topic = null;
     this.selected = null;
     this.chosen = new Set();
-    this.recent = [];
     document.getElementById("merge").addEventListener("click", () => this.askMerge());
   }
 
@@ -49,11 +48,6 @@ export class Panels {
     this.drawSelected();
   }
 
-  setRecent(operations) {
-    this.recent = operations;
-    if (this.topic) this.drawOperations();
-  }
-
   drawSegments() {
     const list = active(this.topic);
     const ids = new Set(list.map((one) => one.segmentId));
@@ -66,8 +60,8 @@ export class Panels {
   }
 
   row(one) {
-    const load = this.topic.detail?.loads?.[one.segmentId];
-    const found = heat(load, this.topic.detail?.policy ?? {});
+    const load = loadOf(this.topic, one.segmentId);
+    const found = heat(load, policyOf(this.topic));
     const label = `Select segment ${one.segmentId} for a merge`;
     const box = element("input", { type: "checkbox", "aria-label": label, "data-role": "box", onchange: () => this.choose(one.segmentId, box.checked) });
     box.checked = this.chosen.has(one.segmentId);
@@ -131,9 +125,7 @@ export class Panels {
   }
 
   drawOperations() {
-    const running = this.topic.detail?.operations ?? [];
-    const ids = new Set(running.map((one) => one.operationId));
-    const all = [...running, ...this.recent.filter((one) => !ids.has(one.operationId))];
+    const all = this.topic.detail?.operations ?? [];
     document.getElementById("operations").replaceChildren(
       ...(all.length ? all.map((one) => operation(one)) : [element("p", { class: "note" }, "None yet. A split or merge shows its steps here.")]));
   }
@@ -185,20 +177,28 @@ function operation(one) {
 }
 
 function decisionParts(decision) {
-  const what = decision.action ? `${decision.action.toLowerCase()} of ${decision.segmentIds.join(", ")}` : "no change";
+  const what = decision.action ? `${decision.action === "SPLIT" ? "Split" : "Merge"} of ${decision.segmentIds.join(", ")}` : "No change";
+  const { fired, heldBy = [], margins = [], nextEligibleAtMs } = decision.explanation;
+  const next = nextEligibleAtMs ? [element("p", { class: "note" }, `Next possible at ${clock(nextEligibleAtMs)}.`)] : [];
   return [
-    element("p", {}, element("b", {}, what), ` · ${decision.rule}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
-    explanation(decision.explanation),
+    element("p", {}, element("b", {}, what), ` · rule ${decision.rule}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
+    ...list("Fired", fired ? [fired] : [], margin),
+    ...list("Held back by", heldBy, guard),
+    ...list("Nearest to acting", margins, margin),
+    ...next,
   ];
 }
 
-/** The reasons as a nested list: whatever the evaluator recorded, guards with their numbers. */
-function explanation(value) {
-  const lines = Array.isArray(value) ? value : Object.entries(value ?? {}).map(([name, held]) => ({ [name]: held }));
-  return element("ul", { class: "guards" }, ...lines.map((line) => element("li", {}, typeof line === "string" ? line : words(line))));
+function list(title, items, sentence) {
+  if (!items.length) return [];
+  return [element("div", { class: "note" }, title), element("ul", { class: "guards" }, ...items.map((one) => element("li", {}, sentence(one))))];
 }
 
-function words(line) {
-  return Object.entries(line).filter(([, value]) => value != null)
-    .map(([name, value]) => `${name}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(" · ");
+const where = (one) => (one.segmentIds.length ? ` (segment ${one.segmentIds.join(", ")})` : "");
+const against = (one) => (one.current == null ? "" : `: ${rate(one.current)}${one.threshold == null ? "" : ` against ${rate(one.threshold)}`}`);
+const margin = (one) => `${one.rule}, ${one.metric}${against(one)}${where(one)}${one.detail ? `, ${one.detail}` : ""}`;
+
+function guard(one) {
+  const until = one.nextEligibleAtMs ? `, until ${clock(one.nextEligibleAtMs)}` : "";
+  return `${one.rule}: ${one.guard.toLowerCase().replaceAll("_", " ")}${against(one)}${where(one)}${until}${one.detail ? `, ${one.detail}` : ""}`;
 }

@@ -2,13 +2,12 @@
 
 import { get, topicPath } from "./api.js";
 import { Map as TopicMap } from "./map.js";
-import { active } from "./model.js";
+import { active, loadOf } from "./model.js";
 import { Watch } from "./live.js";
 import { figures, Panels } from "./panels.js";
 import { hex, rate } from "./format.js";
 
 const TILES_MS = 15000;
-const OPERATIONS_SHOWN = 8;
 const { tenant, namespace, topic: name } = document.getElementById("topic").dataset;
 const path = topicPath(tenant, namespace, name);
 const map = new TopicMap(document.getElementById("map"), document.getElementById("legend"), select);
@@ -23,7 +22,7 @@ function select(id, spoken = true) {
 }
 
 function sentence(segment) {
-  const load = topic.detail?.loads?.[segment.segmentId];
+  const load = loadOf(topic, segment.segmentId);
   const known = load ? `${rate(load.msgRateIn)} messages a second in` : "load unknown";
   const next = segment.childIds.length ? `, children ${segment.childIds.join(", ")}` : "";
   const from = segment.parentIds.length ? `, parents ${segment.parentIds.join(", ")}` : "";
@@ -38,18 +37,11 @@ async function refreshTiles() {
   if (answer) map.setTiles(answer.tiles);
 }
 
-async function refreshOperations() {
-  const answer = await get(`${path}/operations?limit=${OPERATIONS_SHOWN}`).catch(() => null);
-  if (answer) panels.setRecent(answer.operations ?? answer);
-}
-
 function onTopic(next) {
-  const moved = !topic || topic.epoch !== next.epoch || topic.detail?.operations?.length !== next.detail?.operations?.length;
   topic = next;
   map.show(next);
   panels.show(next);
   figures(next, active(next));
-  if (moved) refreshOperations();
 }
 
 function onState(state, text) {
