@@ -26,6 +26,7 @@ from scalable.domain.errors import (
     ReaderTooSlow,
     ScalableError,
     SegmentStoreMissing,
+    TermSuperseded,
     TooManyRequests,
     TopicDeleted,
     Unauthenticated,
@@ -78,6 +79,7 @@ RETRIABLE_ERRORS = (
     PermitsExceeded,
     ReaderTooSlow,
     SegmentStoreMissing,
+    TermSuperseded,
     TooManyRequests,
 )
 """What a new connection may mend; any other error ends a producer or consumer for good."""

@@ -133,6 +133,7 @@ class ConsumeLink:
         held = self._inbox.owned.get(segment_id)
         if held is not None:
             held.attached = held.detaching = False
+            self.wake()
 
     def _on_error(self, frame: ErrorFrame) -> None:
         error = error_of(frame)

@@ -71,7 +71,7 @@ class StreamConsumer:
         self._changed = asyncio.Event()
         self._incarnation: int | None = None
         self._failure: BaseException | None = None
-        self._leaving = False
+        self._leaving = self._said_goodbye = False
 
     # Life
 
@@ -213,6 +213,9 @@ class StreamConsumer:
         except NotLeader as elsewhere:
             self._leader_url = elsewhere.url
             raise
+        except ConnectionLost:
+            if not self._said_goodbye:
+                raise
         finally:
             await connection.close()
 
@@ -245,6 +248,9 @@ class StreamConsumer:
                 await connection.send(released)
             await changed.wait()
         await connection.send(Leave())
+        self._said_goodbye = True
+        # The server closes once the leave is a fact; to close first could end the session before it is.
+        await asyncio.Event().wait()
 
     def _link_to(self, url: str) -> None:
         if url in self._links:

@@ -62,6 +62,8 @@ class OwnedSegment:
         """Begin to give the segment up: what the application did not get goes to the next owner."""
         self.releasing = True
         self.waiting.clear()
+        # Should the hand-over be called off, what was dropped here must be taken from the next delivery.
+        self.received = self.handed_out
 
     def lose_connection(self) -> None:
         """Forget what only the lost socket knew; the server delivers again from the durable position."""
@@ -124,8 +126,9 @@ class Inbox:
         count = decode_header(delivery.batch).count
         start = max(delivery.first_offset, held.received)
         end = delivery.base_offset + count
+        # What comes while detaching has a gap before it, if the release that asked for it was called off.
+        kept = 0 if held.releasing or held.detaching else max(0, end - start)
         # Permits are given back for what is not kept too, else the flow would dry up.
-        kept = 0 if held.releasing else max(0, end - start)
         held.owed_permits += max(0, end - max(delivery.first_offset, delivery.base_offset)) - kept
         if kept:
             held.waiting.extend(self._messages(delivery, start - delivery.base_offset))

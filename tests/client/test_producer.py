@@ -52,11 +52,15 @@ async def test_a_deleted_topic_ends_its_producer(live_node: LiveNode, admin: Adm
     await producer.send("a", b"while it is there")
     await asyncio.to_thread(admin.delete_topic, topic, force=True)
     with pytest.raises(TopicDeleted):
-        async with asyncio.timeout(10):
-            while True:
-                await producer.send("a", b"into the void")
+        await _send_for(producer, seconds=10)
     with pytest.raises(TopicDeleted):
         await producer.close()
+
+
+async def _send_for(producer: Producer, *, seconds: float) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            await producer.send("a", b"into the void")
 
 
 async def test_one_key_every_five_ms_through_ten_generations(
