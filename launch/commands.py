@@ -1,7 +1,6 @@
 """What `./run` does once the environment stands: `up`, `demo`, `test`, `check`, `bench`."""
 
 import argparse
-import importlib
 import os
 import signal
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from launch import check
+from launch import check, demo
 from launch.data_directory import DataDirectory, RunningServices
 from launch.instance import Instance
 from launch.prepare import PASSWORD_FILE, SUPERUSER
@@ -57,12 +56,21 @@ def up(argv: Sequence[str]) -> int:
     """Start all services, run the demo unless told not to, and stay until Ctrl-C."""
     parser = argparse.ArgumentParser(prog="./run up", parents=[_instance_options()], description=up.__doc__)
     parser.add_argument("--no-demo", action="store_true", help="only start the services")
+    parser.add_argument(
+        "--no-spark", action="store_true", help="without the load reporter; implies --no-demo"
+    )
     options = parser.parse_args(argv)
     interrupt_by_signal()
     report = reporter(sys.stdout)
-    with Instance(options.data_dir, port=options.port, report=report, echo=options.verbose) as instance:
+    with Instance(
+        options.data_dir,
+        port=options.port,
+        report=report,
+        with_spark=not options.no_spark,
+        echo=options.verbose,
+    ) as instance:
         try:
-            _serve(instance, with_demo=not options.no_demo)
+            _serve(instance, with_demo=not (options.no_demo or options.no_spark))
         except KeyboardInterrupt:
             report("stopping")
     return 0
@@ -71,7 +79,7 @@ def up(argv: Sequence[str]) -> int:
 def _serve(instance: Instance, *, with_demo: bool) -> NoReturn:
     _greet(instance.running, new_password=instance.new_password)
     if with_demo:
-        _run_demo_in([], instance.running)
+        demo.main([], instance.running)
         _greet(instance.running, new_password=None)
     while True:
         signal.pause()
@@ -96,16 +104,11 @@ def run_demo(argv: Sequence[str]) -> int:
     options, rest = parser.parse_known_args(argv)
     running = DataDirectory(options.data_dir).running()
     if running is not None:
-        return _run_demo_in(rest, running)
+        return demo.main(rest, running)
     interrupt_by_signal()
     report = reporter(sys.stderr)
     with Instance(options.data_dir, port=options.port, report=report, echo=options.verbose) as instance:
-        return _run_demo_in(rest, instance.running)
-
-
-def _run_demo_in(argv: Sequence[str], services: RunningServices) -> int:
-    status: int = importlib.import_module("launch.demo").main(list(argv), services)
-    return status
+        return demo.main(rest, instance.running)
 
 
 def test(argv: Sequence[str]) -> NoReturn:

@@ -23,7 +23,16 @@ class Instance:
     `port` is the web node's: one that was asked for must be free, else the last one or 8080 is preferred.
     """
 
-    def __init__(self, data_directory: Path, *, port: int | None, report: Report, echo: bool = False) -> None:
+    def __init__(
+        self,
+        data_directory: Path,
+        *,
+        port: int | None,
+        report: Report,
+        with_spark: bool = True,
+        echo: bool = False,
+    ) -> None:
+        self._with_spark = with_spark
         self._directory = DataDirectory(data_directory)
         self._wanted_port = port
         self._report = report
@@ -67,7 +76,8 @@ class Instance:
         self._supervisor.await_ready(worker, label="worker")
         schedule = self._directory.path / "beat-schedule"
         self._supervisor.start(beat_spec(environment=environment, schedule=schedule), label="beat")
-        self._start_reporter(port)
+        if self._with_spark:
+            self._start_reporter(port)
         self._supervisor.watch()
         self._services = self._directory.publish(f"http://{HOST}:{port}")
 

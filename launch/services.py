@@ -93,7 +93,7 @@ def reporter_spec(*, url: str, directory: Path, java: Mapping[str, str]) -> Proc
             **java,
         },
         withheld=("DATABASE_URL", "REDIS_URL", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"),
-        stop_timeout_seconds=15,
+        stop_timeout_seconds=5,  # a job that is killed resumes from its checkpoint
     )
 
 

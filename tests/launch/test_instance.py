@@ -23,7 +23,7 @@ START_SECONDS = 90
 
 
 class Launched:
-    """One `./run up --no-demo` in a folder of its own."""
+    """One `./run up` in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
@@ -31,17 +31,8 @@ class Launched:
         self.output = folder / "output"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *arguments: str) -> None:
-        command = [
-            sys.executable,
-            "-m",
-            "launch",
-            "up",
-            "--no-demo",
-            "--data-dir",
-            str(self.data),
-            *arguments,
-        ]
+    def start(self, *, without: str = "--no-spark") -> None:
+        command = [sys.executable, "-m", "launch", "up", without, "--data-dir", str(self.data)]
         replaced = (
             "DATABASE_URL",
             "REDIS_URL",
@@ -104,11 +95,12 @@ def serves(url: str) -> bool:
         return False
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_instance_serves_and_leaves_nothing_when_asked_to_stop(
     launched: Launched, number: signal.Signals
 ) -> None:
-    launched.start()
+    launched.start(without="--no-demo")
     assert serves(launched.url)
     for name in ("admin-token", "system-token", "admin-password", "secret-key", "token-secret"):
         assert stat.S_IMODE((launched.data / name).stat().st_mode) == 0o600, name
