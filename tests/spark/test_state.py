@@ -1,0 +1,228 @@
+"""The load report's state: rates and tiles like the oracle's, however the messages are cut into steps."""
+
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalable.domain.load import SegmentRates, is_material
+from scalable.wire.loads import parse_loads, parse_tiles
+from spark.recent import minute_of
+from spark.state import RETENTION_MS, LoadState, LoadUpdate, decode_state, encode_state
+from tests.spark.oracle import (
+    MINUTE_MS,
+    Message,
+    Oracle,
+    Ref,
+    expected_watermark,
+    make_messages,
+    rows_of,
+    with_repeats,
+)
+
+START_MS = 1_795_000_020_000
+LONG_AFTER_MS = START_MS + 10**9
+REFS = [("topic://public/default/flights", 7, segment_id) for segment_id in range(3)]
+
+
+def steps(state: LoadState, messages: list[Message], cuts: list[int]) -> list[LoadUpdate]:
+    """Feed the messages in pieces that end at the cuts."""
+    bounds = [0, *sorted(cut % (len(messages) + 1) for cut in cuts), len(messages)]
+    return [
+        state.step(rows_of(messages[start:end], start), now_ms=LONG_AFTER_MS)
+        for start, end in pairwise(bounds)
+    ]
+
+
+def one(state: LoadState, at_ms: int, sequence: int, *, node: str = "n", **fields: Any) -> LoadUpdate:
+    """Feed one message with one sample of segment 0; keywords replace the sample's fields."""
+    counts = {"msgIn": 10, "bytesIn": 100, "msgOut": 0, "bytesOut": 0, "parts": [10] + [0] * 31}
+    names = {"topic": REFS[0][0], "incarnation": 7, "segmentId": 0}
+    sample = {**names, "intervalMs": 1000, "windowMs": 5000, **counts, **fields}
+    message = {"node": node, "sequence": sequence, "atMs": at_ms, "complete": True, "samples": [sample]}
+    return state.step(rows_of([message], sequence), now_ms=LONG_AFTER_MS)
+
+
+def mark(
+    state: LoadState, at_ms: int, sequence: int, *, node: str = "n", complete: bool = True
+) -> LoadUpdate:
+    """Feed one message without samples."""
+    message = {"node": node, "sequence": sequence, "atMs": at_ms, "complete": complete, "samples": []}
+    return state.step(rows_of([message], sequence), now_ms=LONG_AFTER_MS)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 10_000), max_size=30))
+def test_rates_and_tiles_are_the_oracles(seed: int, cuts: list[int]) -> None:
+    random = Random(seed)
+    messages = make_messages(random, refs=REFS, start_ms=START_MS, seconds=75)
+    state = LoadState()
+    updates = steps(state, with_repeats(random, messages), cuts)
+    watermark_ms = expected_watermark(messages)
+    assert state.watermark_ms == watermark_ms
+    tiles = {(tile["segmentId"], tile["minuteMs"]): tile for update in updates for tile in update.tiles}
+    for _, incarnation, segment_id in REFS:
+        ref: Ref = (incarnation, segment_id)
+        oracle = Oracle(messages, ref)
+        rates = state.series[ref].rates(watermark_ms)
+        assert rates is not None
+        assert list(rates.by_metric().values()) == pytest.approx(
+            list(oracle.rates(watermark_ms).by_metric().values())
+        )
+        ended = minute_of(START_MS)
+        expected = oracle.tile(ended, watermark_ms)
+        assert expected is not None
+        np.testing.assert_allclose(tiles[segment_id, ended]["mean"], expected[0])
+        np.testing.assert_allclose(tiles[segment_id, ended]["max"], expected[1])
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 10_000), max_size=20))
+def test_what_was_last_reported_is_never_materially_wrong(seed: int, cuts: list[int]) -> None:
+    messages = make_messages(Random(seed), refs=REFS, start_ms=START_MS, seconds=30)
+    state = LoadState()
+    reported: dict[int, SegmentRates] = {}
+    for update in steps(state, messages, cuts):
+        for load in parse_loads(update.loads):
+            reported[load.segment_id] = SegmentRates(*load.rates)
+        parse_tiles(update.tiles)
+        for _, incarnation, segment_id in REFS:
+            series = state.series.get((incarnation, segment_id))
+            rates = series and update.watermark_ms and series.rates(update.watermark_ms)
+            if isinstance(rates, SegmentRates):
+                assert not is_material(reported[segment_id], rates)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32), cuts=st.lists(st.integers(0, 10_000), max_size=10))
+def test_a_step_that_is_repeated_from_the_saved_state_reports_the_same(seed: int, cuts: list[int]) -> None:
+    messages = make_messages(Random(seed), refs=REFS, start_ms=START_MS, seconds=20)
+    state, saved = LoadState(), encode_state(LoadState())
+    bounds = [0, *sorted(cut % len(messages) for cut in cuts), len(messages)]
+    for start, end in pairwise(bounds):
+        rows = rows_of(messages[start:end], start)
+        update = state.step(rows, now_ms=LONG_AFTER_MS)
+        again = decode_state(saved)
+        assert again is not None
+        assert again.step(rows, now_ms=LONG_AFTER_MS) == update
+        saved = encode_state(again)
+        assert saved == encode_state(state)
+
+
+class TestRates:
+    def test_nothing_is_told_before_half_a_window(self) -> None:
+        state = LoadState()
+        told = [bool(one(state, START_MS + second * 1000, second).loads) for second in range(4)]
+        assert told == [False, False, True, False]
+
+    def test_a_segment_that_fell_idle_ends_at_zero_and_is_told_once(self) -> None:
+        state = LoadState()
+        for second in range(10):
+            one(state, START_MS + second * 1000, second)
+        zeros: dict[str, Any] = {"msgIn": 0, "bytesIn": 0, "parts": [0] * 32}
+        one(state, START_MS + 10_000, 10, **zeros)
+        rates = [
+            load["msgRateIn"]
+            for second in range(11, 20)
+            for load in mark(state, START_MS + second * 1000, second).loads
+        ]
+        assert rates[-1] == 0
+        assert rates.count(0) == 1
+
+    def test_a_late_sample_is_still_counted_in_the_window(self) -> None:
+        state = LoadState()
+        for second in range(10):
+            one(state, START_MS + second * 1000, second)
+        mark(state, START_MS + 9_000, 0, node="late")
+        one(state, START_MS + 9_000, 1, node="late", msgIn=40)
+        assert state.series[7, 0].rates(START_MS + 9_000) == SegmentRates(18.0, 120.0, 0.0, 0.0)
+
+
+class TestWatermark:
+    def test_it_waits_for_the_slowest_node_and_not_for_one_that_is_gone(self) -> None:
+        state = LoadState()
+        for second in range(3):
+            mark(state, START_MS + second * 1000, second, node="gone")
+        seen = [mark(state, START_MS + second * 1000, second).watermark_ms for second in range(3, 8)]
+        assert seen == [START_MS + 2000] * 3 + [START_MS + 6000, START_MS + 7000]
+
+    def test_it_never_moves_back(self) -> None:
+        state = LoadState()
+        mark(state, START_MS + 5000, 0)
+        assert mark(state, START_MS, 0, node="new and behind").watermark_ms == START_MS + 5000
+
+    def test_a_message_that_more_follow_is_not_waited_past(self) -> None:
+        state = LoadState()
+        mark(state, START_MS, 0)
+        assert mark(state, START_MS + 1000, 1, complete=False).watermark_ms == START_MS
+        assert mark(state, START_MS + 1000, 2).watermark_ms == START_MS + 1000
+
+    def test_a_node_whose_clock_is_ahead_is_not_believed(self) -> None:
+        state = LoadState()
+        mark(state, START_MS, 0)
+        update = mark(state, LONG_AFTER_MS + 3_600_000, 0, node="ahead")
+        assert (update.watermark_ms, update.unreadable) == (START_MS, 1)
+
+
+class TestBounds:
+    def test_samples_of_the_past_and_silent_segments_and_nodes_are_forgotten(self) -> None:
+        state = LoadState()
+        for second in range(300):
+            one(state, START_MS + second * 1000, second)
+            assert len(state.series[7, 0].samples) <= 61
+        one(state, START_MS + 300_000 + RETENTION_MS, 0, node="other", segmentId=1)
+        assert set(state.nodes) == {"other"}
+        assert set(state.series) == {(7, 1)}
+
+    def test_everything_is_told_again_from_time_to_time(self) -> None:
+        state = LoadState()
+        told = [
+            START_MS + second * 1000
+            for second in range(100)
+            if one(state, START_MS + second * 1000, second).loads
+        ]
+        assert [later - earlier for earlier, later in pairwise(told[1:])] == [30_000] * 2
+
+
+class TestTiles:
+    def test_the_running_minute_is_told_now_and_then_and_again_when_it_ended(self) -> None:
+        state, start_ms = LoadState(), minute_of(START_MS)
+        told = []
+        for second in range(1, 63):
+            told += [
+                (second, tile["minuteMs"] - start_ms)
+                for tile in one(state, start_ms + second * 1000, second).tiles
+            ]
+        assert (60, 0) in told
+        assert (61, 0) not in told
+        assert 10 <= len(told) <= 14
+
+    def test_the_mean_is_over_the_life_of_a_segment(self) -> None:
+        state, start_ms = LoadState(), minute_of(START_MS)
+        for second in range(50, 61):
+            update = one(state, start_ms + second * 1000, second)
+        assert update.tiles[0]["mean"][0] == pytest.approx(10)
+        assert update.tiles[0]["max"][0] == pytest.approx(10)
+
+    def test_a_segment_without_samples_gets_none(self) -> None:
+        state, start_ms = LoadState(), minute_of(START_MS)
+        one(state, start_ms + 1000, 0)
+        tiles = [
+            tile["minuteMs"]
+            for minute in range(1, 5)
+            for tile in mark(state, start_ms + minute * MINUTE_MS, minute).tiles
+        ]
+        assert tiles == [start_ms]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"\x00", b"not a state", encode_state(LoadState())[:-1]])
+def test_a_damaged_state_is_not_taken(damaged: bytes) -> None:
+    assert decode_state(damaged) is None
+
+
+def test_a_state_of_another_version_is_not_taken() -> None:
+    assert decode_state(encode_state(LoadState(version=0))) is None
