@@ -134,7 +134,13 @@ class EmbeddedSegments:
         """Store batches; see SegmentPort."""
         headers = checked_headers(batches)
         refusal, refused_index, base_offsets, duplicates = self._one(
-            statements.APPEND, key, None, producer=producer, payloads=list(batches), **_columns(headers)
+            statements.APPEND,
+            key,
+            None,
+            producer=producer,
+            sizes=[len(batch) for batch in batches],
+            payloads=list(batches),
+            **_columns(headers),
         )
         if refusal in {"outside_range", "partly_duplicate"}:
             raise self._refused_batch(refusal, key, headers[refused_index], producer)

@@ -10,8 +10,8 @@ _INSTALL_LOCK = 0x5CA1AB1E
 _NO_SCHEMA = """
 DROP TABLE IF EXISTS segment_schema;
 DROP FUNCTION IF EXISTS segment_marks, segment_marks_of, segment_trim, segment_delete, segment_terminate,
-    segment_create, segment_append, segment_mark_bounds, segment_own_sequence, segment_pass_fence, segment_lock,
-    segment_end_offset;
+    segment_create, segment_append, segment_mark_bounds, segment_own_sequence, segment_pass_fence,
+    segment_lock, segment_end_offset;
 DROP TABLE IF EXISTS segment_cursor, segment_mark, segment_batch, segment_log;
 """
 

@@ -1,10 +1,11 @@
 """The SQL of the embedded segment log; what changes several tables is a function of the schema in `sql/`."""
 
+# Payloads travel binary: as text they would be twice as long, and parsed.
 APPEND = """
 SELECT refusal, refused_index, base_offsets, duplicates FROM segment_append(
     %(incarnation)s::bigint, %(segment_id)s::bigint, %(producer)s::text, %(counts)s::integer[],
     %(hash_lows)s::integer[], %(hash_highs)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[],
-    %(payloads)s::bytea[])
+    %(sizes)s::integer[], %(payloads)b::bytea[])
 """
 
 # One statement, so that batches, end and seal are of one moment. The sizes come from the TOAST pointers: no

@@ -125,7 +125,7 @@ class Sender:
 
 
 def check_history(port: SegmentPort, data: st.DataObject) -> None:
-    """Draw a history of sends, lost answers, splits and merges; each record is stored once, each key in order."""
+    """Draw a history of sends, lost answers, splits, merges: each record is stored once, keys in order."""
     lineage = Lineage(port)
     sender = Sender(lineage, Random(data.draw(st.integers(0, 2**32 - 1))))
     for _ in range(data.draw(st.integers(1, 25))):

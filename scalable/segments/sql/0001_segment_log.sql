@@ -118,7 +118,8 @@ $$;
 -- partly_duplicate, the latter two with the index of the batch; else with one offset and one flag for each batch.
 CREATE FUNCTION segment_append(
     an_incarnation bigint, a_segment_id bigint, a_producer text,
-    counts integer[], hash_lows integer[], hash_highs integer[], firsts bigint[], lasts bigint[], payloads bytea[],
+    counts integer[], hash_lows integer[], hash_highs integer[], firsts bigint[], lasts bigint[], sizes integer[],
+    payloads bytea[],
     OUT refusal text, OUT refused_index integer, OUT base_offsets bigint[], OUT duplicates boolean[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -126,6 +127,7 @@ DECLARE
     next_offset bigint;
     next_bytes  bigint;
     own         bigint;
+    ends        bigint[] := '{}';
     mark        record;
 BEGIN
     SELECT * INTO log FROM segment_lock(an_incarnation, a_segment_id);
@@ -174,16 +176,16 @@ BEGIN
         ELSE
             base_offsets[i] := next_offset;
             next_offset := next_offset + counts[i];
+            next_bytes := next_bytes + sizes[i];
         END IF;
+        ends[i] := next_bytes;
     END LOOP;
     refused_index := NULL;
+    -- By subscripts: unnest would copy each payload once more.
     INSERT INTO segment_batch
-    SELECT log.log_id, n.base_offset, n.count, n.hash_low, n.hash_high,
-           CASE WHEN n.first_sequence >= 0 THEN a_producer END, n.first_sequence, n.last_sequence,
-           next_bytes + sum(octet_length(n.payload)) OVER (ORDER BY n.base_offset), n.payload
-    FROM unnest(base_offsets, duplicates, counts, hash_lows, hash_highs, firsts, lasts, payloads)
-         AS n (base_offset, duplicate, count, hash_low, hash_high, first_sequence, last_sequence, payload)
-    WHERE NOT n.duplicate;
+    SELECT log.log_id, base_offsets[i], counts[i], hash_lows[i], hash_highs[i],
+           CASE WHEN firsts[i] >= 0 THEN a_producer END, firsts[i], lasts[i], ends[i], payloads[i]
+    FROM generate_subscripts(counts, 1) AS i WHERE NOT duplicates[i];
 END
 $$;
 
