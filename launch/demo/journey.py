@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,7 +11,7 @@ from launch.data_directory import RunningServices
 from launch.demo.audit import Audit
 from launch.demo.flights import Flight, read_flights
 from launch.demo.observer import Observer
-from launch.demo.plan import MERGES_WANTED, SPLITS_WANTED, Plan
+from launch.demo.plan import FAST_SHARE, MERGES_WANTED, SPLITS_WANTED, Plan
 from launch.process import LaunchError
 from scalable.client import Admin, Endpoint, MessageId, Producer, StreamConsumer
 from scalable.domain.errors import TopicNotFound
@@ -20,7 +20,7 @@ from scalable.domain.names import TopicName
 TOPIC = TopicName("public", "default", "flights")
 SUBSCRIPTION = "demo"
 PACE_SECONDS = 0.02
-PIPELINE_SECONDS = 120.0
+PIPELINE_SECONDS = 180.0
 MERGE_SECONDS = 90.0
 STALL_SECONDS = 60.0
 
@@ -36,6 +36,7 @@ class Journey:
         self._services = services
         self._admin = Admin(services.url, services.admin_token)
         self.observer = Observer(self._admin, Endpoint(services.url, services.admin_token), TOPIC)
+        self._heat_is_over = False
         self._begun = time.monotonic()
         self._progress = time.monotonic()
 
@@ -50,11 +51,8 @@ class Journey:
         await asyncio.to_thread(self._make_topic)
         helpers = [asyncio.create_task(self.observer.run())]
         try:
-            await self._wait_for_pipeline()
-            helpers += [
-                asyncio.create_task(self._consume("reader-1")),
-                asyncio.create_task(self._join_later()),
-            ]
+            helpers.append(asyncio.create_task(self._consume("reader-1")))
+            helpers.append(asyncio.create_task(self._join_later()))
             await first_failure(self._travel(await flights), helpers)
         finally:
             for task in helpers:
@@ -69,17 +67,9 @@ class Journey:
         self._admin.set_policy(TOPIC, self.plan.policy)
         self._admin.create_subscription(TOPIC, SUBSCRIPTION)
 
-    async def _wait_for_pipeline(self) -> None:
-        """Heat is of no use before somebody measures it."""
-        self.phase = "waiting for the load pipeline"
-        await self.observer.until(
-            lambda: self.observer.sight.load_known,
-            timeout_seconds=PIPELINE_SECONDS,
-            what="a load report of the Spark job",
-        )
-
     async def _travel(self, flights: Iterator[Flight]) -> None:
         async with Producer(self._services.url, TOPIC, self._services.admin_token, name="demo") as producer:
+            await self._trickle(producer, flights)
             await self._heat(producer, flights)
             await self._cool(producer, flights)
             self.phase = "flushing"
@@ -88,24 +78,52 @@ class Journey:
         await self._wait_for_scaling()
         self.phase = "done"
 
+    async def _trickle(self, producer: Producer, flights: Iterator[Flight]) -> None:
+        """Heat is of no use before somebody measures it; a trickle keeps the measuring going."""
+        self.phase = "waiting for the load pipeline"
+        measured = asyncio.create_task(
+            self.observer.until(
+                lambda: self.observer.sight.load_known,
+                timeout_seconds=PIPELINE_SECONDS,
+                what="a load report of the Spark job",
+            )
+        )
+        most = self.plan.events // 4
+        await self._pace(producer, flights, most, self.plan.trickle_rate, enough=measured.done)
+        await measured
+
     async def _heat(self, producer: Producer, flights: Iterator[Flight]) -> None:
-        """Send fast for the planned number, and on while there were too few splits and events are left."""
+        """Send fast; in the second half only as fast as is needed while splits are late."""
         self.phase = "hot"
-        await self._pace(producer, flights, self.plan.hot_events, self.plan.hot_rate)
-        spare = self.plan.cold_events // 2
-        if self.plan.wants_scaling and self.observer.sight.splits < SPLITS_WANTED:
-            await self._pace(producer, flights, spare, self.plan.hot_rate / 2)
+        last = self.plan.events - self.plan.cold_events
+        fast = int((last - self.sent) * FAST_SHARE)
+        await self._pace(producer, flights, fast, self.plan.hot_rate)
+        if self.plan.wants_scaling:
+            rate = self.plan.lasting_rate
+            await self._pace(producer, flights, last - self.sent, rate, enough=self._has_split_enough)
+        await self._pace(producer, flights, last - self.sent, self.plan.hot_rate)
+        self._heat_is_over = True
+
+    def _has_split_enough(self) -> bool:
+        return self.observer.sight.splits >= SPLITS_WANTED
 
     async def _cool(self, producer: Producer, flights: Iterator[Flight]) -> None:
         self.phase = "cold"
         await self._pace(producer, flights, self.plan.events - self.sent, self.plan.cold_rate)
 
-    async def _pace(self, producer: Producer, flights: Iterator[Flight], count: int, rate: float) -> None:
-        """Send `count` events at `rate` per second; a producer that is slower sets the pace itself."""
-        begun, last = time.monotonic(), self.sent + count
-        first = self.sent
-        while self.sent < last:
-            due = min(last, first + 1 + int((time.monotonic() - begun) * rate))
+    async def _pace(
+        self,
+        producer: Producer,
+        flights: Iterator[Flight],
+        count: int,
+        rate: float,
+        *,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Send up to `count` events at `rate` per second; a producer that is slower sets the pace itself."""
+        begun, first = time.monotonic(), self.sent
+        while self.sent < first + count and not enough():
+            due = min(first + count, first + 1 + int((time.monotonic() - begun) * rate))
             while self.sent < due:
                 await self._send(producer, next(flights))
             await asyncio.sleep(PACE_SECONDS)
@@ -128,7 +146,7 @@ class Journey:
     async def _join_later(self) -> None:
         """Join when there is a segment for a second reader, so that load alone asks for the first split."""
         await self.observer.until(
-            lambda: self.observer.active_segments > 1 or self.phase not in {"hot", "preparing"},
+            lambda: self.observer.active_segments > 1 or self._heat_is_over,
             timeout_seconds=3_600,
             what="a second segment",
         )

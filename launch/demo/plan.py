@@ -10,9 +10,13 @@ SPLITS_WANTED = 3
 MERGES_WANTED = 1
 
 
+FAST_SHARE = 0.6
+"""The share of the hot phase at its full rate; the rest waits for splits that are late."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A hot phase of `hot_rate` events per second, then a tail of `cold_events` at `cold_rate`."""
+    """A trickle until load is measured, a hot phase, then a cold tail; rates are per second."""
 
     events: int
     hot_rate: float
@@ -25,9 +29,14 @@ class Plan:
         return self.events >= SMALL_RUN_EVENTS
 
     @property
-    def hot_events(self) -> int:
-        """Return how many events the hot phase has at least."""
-        return self.events - self.cold_events
+    def trickle_rate(self) -> float:
+        """Return the events per second before anybody measures them: a fifth of a split threshold."""
+        return self.hot_rate / 30
+
+    @property
+    def lasting_rate(self) -> float:
+        """Return a rate that keeps three segments hot and lasts nearly twice as long as the full one."""
+        return self.hot_rate * 0.55
 
     @property
     def policy(self) -> dict[str, Any]:
