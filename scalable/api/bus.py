@@ -6,15 +6,16 @@ The publishing thread coalesces what is committed while a message is under way, 
 
 import asyncio
 import atexit
-import json
 import logging
 import os
 import threading
 import uuid
 from collections.abc import Iterable
 from functools import partial
+from itertools import islice
 from typing import Any
 
+import msgspec
 import redis
 import redis.asyncio
 from django.conf import settings
@@ -81,7 +82,7 @@ async def run() -> None:
     """Follow the other processes' notices for as long as this process serves; reconnects by itself."""
     delay = RETRY_SECONDS_MIN
     while True:
-        link = _Link()
+        link = Link()
         try:
             await link.follow()
         except (redis.RedisError, OSError) as error:
@@ -92,7 +93,7 @@ async def run() -> None:
         delay = min(delay * 2, RETRY_SECONDS_MAX)
 
 
-class _Link:
+class Link:
     """One connection that listens on the channel."""
 
     def __init__(self) -> None:
@@ -125,12 +126,27 @@ class _Link:
             self.subscribed = True
             hub.resync()
         elif message["type"] == "message":
-            body = json.loads(message["data"])
-            if body["origin"] != _publisher.origin:
-                hub.fire(*body["keys"])
+            hub.fire(*_foreign_keys(message["data"]))
 
 
-class _Publisher:
+class Message(msgspec.Struct):
+    """What travels: who published, and which keys fired."""
+
+    origin: str
+    keys: list[str]
+
+
+def _foreign_keys(data: bytes) -> list[str]:
+    """The keys of a message, none of our own ones, which fired here already."""
+    try:
+        message = msgspec.json.decode(data, type=Message)
+    except msgspec.DecodeError:
+        logger.warning("A message on %s cannot be read", channel())
+        return []
+    return [] if message.origin == _publisher.origin else message.keys
+
+
+class Publisher:
     """The thread that publishes; started with the first notice of a process."""
 
     def __init__(self) -> None:
@@ -145,10 +161,16 @@ class _Publisher:
         self._closing = False
         self._failing = False
 
+    @property
+    def pending(self) -> int:
+        """How many keys wait to be published."""
+        return len(self._pending)
+
     def offer(self, fired: Iterable[str]) -> None:
+        """Publish keys soon; beyond the bound they are dropped, as any hint may be."""
         with self._wake:
-            if len(self._pending) < PENDING_KEYS_MAX:
-                self._pending.update(dict.fromkeys(fired))
+            room = PENDING_KEYS_MAX - len(self._pending)
+            self._pending.update(dict.fromkeys(islice(fired, room)))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
                 self._thread.start()
@@ -181,7 +203,7 @@ class _Publisher:
 
     def _send(self, client: redis.Redis, fired: list[str]) -> None:
         try:
-            client.publish(channel(), json.dumps({"origin": self.origin, "keys": fired}))
+            client.publish(channel(), msgspec.json.encode(Message(self.origin, fired)))
             self._failing = False
         except (redis.RedisError, OSError) as error:
             if not self._failing:
@@ -191,6 +213,6 @@ class _Publisher:
             self._failing = True
 
 
-_publisher = _Publisher()
-os.register_at_fork(after_in_child=partial(_Publisher.reset, _publisher))
+_publisher = Publisher()
+os.register_at_fork(after_in_child=partial(Publisher.reset, _publisher))
 atexit.register(_publisher.close)
