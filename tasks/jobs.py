@@ -1,12 +1,9 @@
 """Tasks: each calls one service."""
 
-import os
-import socket
-import threading
-
 from celery import shared_task
 
 from scalable.services import autoscaling, driver, sweeping
+from tasks.runner import runner_name
 
 
 @shared_task
@@ -37,8 +34,3 @@ def autoscale_tick() -> None:
 def evaluate(incarnation: int) -> None:
     """Evaluate a topic whose consumers changed."""
     autoscaling.evaluate_topic(incarnation=incarnation)
-
-
-def runner_name() -> str:
-    """Name this thread of this process of this host, for the rows that show who holds a lease."""
-    return f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
