@@ -44,10 +44,19 @@ def interrupt_by_signal() -> None:
         signal.signal(each, interrupt)
 
 
+def _port(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port between 1 and 65535")
+    return number
+
+
 def _instance_options() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(add_help=False)
-    options.add_argument("--data-dir", type=Path, default=DEFAULT_DATA, help="default: .data")
-    options.add_argument("--port", type=int, help="port of the web node; default: 8080, or a free one")
+    options.add_argument("--data-dir", type=Path, metavar="D", default=DEFAULT_DATA, help="default: .data")
+    options.add_argument(
+        "--port", type=_port, metavar="N", help="port of the web node; default: 8080, or a free one"
+    )
     options.add_argument("--verbose", action="store_true", help="show the processes' logs too")
     return options
 
