@@ -27,13 +27,14 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
     # In JSON mode stdout carries the one line alone.
     console = Console(stderr=options.json)
     journey = Journey(plan_for(options.events), services)
-    problems = []
+    stopped_by = None
     try:
         asyncio.run(_run(journey, console))
     except (LaunchError, ScalableError, ConnectionLost) as error:
-        problems.append(str(error))
+        stopped_by = str(error)
     result = result_of(journey)
-    problems += problems_of(journey, result)
+    # After an untimely end the figures are wrong for that reason alone.
+    problems = [stopped_by] if stopped_by else list(problems_of(journey, result))
     if options.json:
         print_json(result)
     else:
