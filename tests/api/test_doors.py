@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from asgiref.testing import ApplicationCommunicator
 from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
@@ -13,6 +12,7 @@ from scalable.api.sockets.routing import doors as socket_doors
 from scalable.api.views.base import DoorView
 from scalable.asgi import socket_application
 from scalable.services.access import Right, mint_token
+from tests.api.knocking import Session, socket_scope
 from tests.api.rest import NAMESPACE, Rest
 
 OPEN = {"livez"}
@@ -55,7 +55,8 @@ def _view(pattern: URLPattern) -> type[DoorView]:
     view = getattr(pattern.callback, "view_class", None)
     assert view is not None, f"{pattern} is a door without a rule"
     assert issubclass(view, DoorView), f"{pattern} is a door without a rule"
-    return view
+    door_view: type[DoorView] = view
+    return door_view
 
 
 DOORS = [
@@ -135,19 +136,13 @@ SOCKETS = [pytest.param(_path(pattern), id=str(pattern.pattern)) for pattern in 
 
 
 async def _handshake(path: str, *subprotocols: str, **headers: str) -> tuple[bool, int | None]:
-    address, _, query = path.partition("?")
-    scope = {
-        "type": "websocket",
-        "path": address,
-        "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
-        "subprotocols": list(subprotocols),
-    }
-    knock = ApplicationCommunicator(socket_application, scope)
-    await knock.send_input({"type": "websocket.connect"})
-    answer = await knock.receive_output(5)
-    await knock.send_input({"type": "websocket.disconnect", "code": 1000})
-    await knock.wait(5)
+    scope = socket_scope(path, headers=headers, subprotocols=list(subprotocols))
+    application: Any = socket_application
+    session = Session(application, scope)
+    await session.send(type="websocket.connect")
+    answer = await session.receive()
+    await session.send(type="websocket.disconnect", code=1000)
+    await session.ended()
     return answer["type"] == "websocket.accept", answer.get("code")
 
 

@@ -6,10 +6,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from asgiref.testing import ApplicationCommunicator
 from pytest_django.fixtures import Settings
 
-from scalable.api import feeds as feeds_module
 from scalable.api.feeds import Feeds, feeds
 from scalable.api.hub import hub
 from scalable.api.node import node
@@ -20,6 +18,7 @@ from scalable.domain.names import TopicName
 from scalable.services import topics, watching
 from scalable.services.access import mint_token
 from scalable.wire.frames import Delta, Hello, ServerFrame, Snapshot, decode, decoder, encode
+from tests.api.knocking import Session, socket_scope
 from tests.api.peers import ask
 from tests.api.watchers import ACTOR, create, lookup_path, split
 
@@ -85,7 +84,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         seen.append(-1 if state is None else state.revision)
         return state
 
-    monkeypatch.setattr(feeds_module.watching, "topology", counted)
+    monkeypatch.setattr(watching, "topology", counted)
     return seen
 
 
@@ -112,7 +111,7 @@ async def test_a_change_between_reading_and_listening(
             pending.pop()()
         return state
 
-    monkeypatch.setattr(feeds_module.watching, "topology", held_back)
+    monkeypatch.setattr(watching, "topology", held_back)
     registry, listener = Feeds(), Listener()
     feed = await registry.join(listener, name=NAME, detail=False, session_id="s")
     await listener.until_epoch(1)
@@ -202,7 +201,7 @@ async def test_a_name_is_looked_up_after_the_newcomer_came(
                 loop.call_soon_threadsafe(started.set)
                 asyncio.run_coroutine_threadsafe(release.wait(), loop).result(LIMIT_SECONDS)
 
-    monkeypatch.setattr(feeds_module.watching, "find_incarnation", slow)
+    monkeypatch.setattr(watching, "find_incarnation", slow)
     registry, early, late = Feeds(), Listener(), Listener()
     refused = asyncio.create_task(registry.join(early, name=NAME, detail=False, session_id="1"))
     await started.wait()
@@ -227,7 +226,7 @@ async def test_a_read_that_fails_is_tried_again(
             raise failures.pop()
         return read(**arguments)
 
-    monkeypatch.setattr(feeds_module.watching, "topology", failing)
+    monkeypatch.setattr(watching, "topology", failing)
     registry, listener = Feeds(), Listener()
     feed = await registry.join(listener, name=NAME, detail=False, session_id="s")
     await listener.until_epoch(0)
@@ -245,14 +244,10 @@ class StalledPeer:
         self.flowing = asyncio.Event()
         self.closed = asyncio.Event()
         self.sent: list[dict[str, Any]] = []
-        scope = {
-            "type": "websocket",
-            "path": f"/ws/v2/scalable/{lookup_path(NAME)}",
-            "query_string": b"",
-            "headers": [(b"authorization", f"Bearer {mint_token(role='admin')}".encode())],
-            "subprotocols": [],
-        }
-        self.session = ApplicationCommunicator(self._application, scope)
+        headers = {"authorization": f"Bearer {mint_token(role='admin')}"}
+        path = f"/ws/v2/scalable/{lookup_path(NAME)}"
+        scope = socket_scope(path, headers=headers, subprotocols=[])
+        self.session = Session(self._application, scope)
 
     async def _application(self, scope: Any, receive: Any, send: Any) -> None:
         async def stalling(message: dict[str, Any]) -> None:
@@ -265,9 +260,9 @@ class StalledPeer:
         await socket_application(scope, receive, stalling)  # type: ignore[arg-type]
 
     async def open(self) -> None:
-        await self.session.send_input({"type": "websocket.connect"})
+        await self.session.send(type="websocket.connect")
         hello = encode(Hello(protocol=1, detail="full"))
-        await self.session.send_input({"type": "websocket.receive", "text": hello})
+        await self.session.send(type="websocket.receive", text=hello)
 
 
 async def change_until_closed(changes: int) -> None:
@@ -292,8 +287,8 @@ async def test_a_slow_reader_is_closed_with_a_code_and_others_are_not_held_up(
     await asyncio.wait_for(peer.closed.wait(), LIMIT_SECONDS)
     assert (peer.sent[-1]["code"], peer.sent[-1]["reason"]) == (4408, "reader_too_slow")
     assert len(peer.sent) <= 4  # what waited was thrown away
-    await peer.session.send_input({"type": "websocket.disconnect", "code": 4408})
-    await peer.session.wait(LIMIT_SECONDS)
+    await peer.session.send(type="websocket.disconnect", code=4408)
+    await peer.session.ended()
     feeds.part(other, feed)
     assert len(feeds) == 0
 
@@ -306,7 +301,7 @@ async def test_a_reader_that_never_reads_again_leaves_the_registry(
     await ask(create, NAME)
     peer = StalledPeer()
     await peer.open()
-    await peer.session.wait(LIMIT_SECONDS)
+    await peer.session.ended()
     assert reads  # it was let in, and told
     assert len(feeds) == 0
     await nobody_waits()

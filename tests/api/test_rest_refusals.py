@@ -9,7 +9,10 @@ UNKNOWN_OPERATION = "00000000-0000-4000-8000-000000000000"
 LONG = "x" * 256
 BIGINT = 2**63
 
-PATHS = [
+Refusal = tuple[str, str, object, int, str]
+"""Method, path, body, and the status and code of the refusal."""
+
+PATHS: list[Refusal] = [
     ("GET", f"{ROOT}/public/nowhere", None, 404, "namespace_not_found"),
     ("PUT", f"{ROOT}/public/nowhere/x", None, 404, "namespace_not_found"),
     ("GET", f"{NAMESPACE}/nothing", None, 404, "topic_not_found"),
@@ -83,7 +86,7 @@ def test_refusals_without_a_topic(
     assert rows() == before
 
 
-ON_A_TOPIC = [
+ON_A_TOPIC: list[Refusal] = [
     ("PUT", "", None, 409, "topic_exists"),
     ("DELETE", "", None, 409, "segment_claimed"),
     ("DELETE", "?force=perhaps", None, 400, "invalid_parameter"),

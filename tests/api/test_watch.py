@@ -9,6 +9,7 @@ from django.db import transaction
 from pytest_django.fixtures import Settings
 
 from launch.sandbox import LiveNode, ProcessFactory
+from scalable.client.topology import Topology
 from scalable.domain.names import TopicName
 from scalable.services import controller, scaling, topics
 from scalable.wire.frames import PROTOCOL_VERSION, Attach, ErrorFrame, Gone, Hello, Snapshot
@@ -27,6 +28,14 @@ from tests.api.watchers import (
 NAME = TopicName("public", "default", "watched")
 HEAL_SECONDS = 5.0
 NEVER = "3600"
+
+
+def source_of(topology: Topology, field: str) -> object:
+    """Where a field of the effective policy comes from."""
+    assert topology.detail is not None
+    sources = topology.detail.policy["sources"]
+    assert isinstance(sources, dict)
+    return sources[field]
 
 
 async def test_a_snapshot_and_then_what_changes(live_node: LiveNode) -> None:
@@ -76,11 +85,7 @@ async def test_details_for_a_dashboard(live_node: LiveNode) -> None:
         assert seen.detail.operations[0]["operationId"] == operation.operation_id
         assert seen.detail.operations[0]["phase"] == "PLANNED"
         await ask(topics.set_auto_scale_policy, name=NAME, override={"maxSegments": 7}, actor=ACTOR)
-        await watcher.until(
-            lambda topology: (
-                topology.detail is not None and topology.detail.policy["sources"]["maxSegments"] == "topic"
-            )  # type: ignore[index,call-overload]
-        )
+        await watcher.until(lambda topology: source_of(topology, "maxSegments") == "topic")
 
 
 async def test_details_are_not_pushed_to_those_who_watch_the_layout(live_node: LiveNode) -> None:

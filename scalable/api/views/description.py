@@ -29,7 +29,7 @@ PAGE = """<!doctype html>
 def description() -> dict[str, Any]:
     """The OpenAPI description; it never changes while a process lives."""
     generator = SchemaGenerator()  # type: ignore[no-untyped-call]
-    schema: dict[str, Any] = generator.get_schema(request=None, public=True)
+    schema: dict[str, Any] = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return schema
 
 
