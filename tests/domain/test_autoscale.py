@@ -3,13 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from scalable.domain.autoscale import Decision, Merge, Snapshot, Split, decide
 from scalable.domain.decision import STEADY, GuardCode
 from scalable.domain.layout import Layout
-from tests.domain.autoscale_cases import MINUTE_MS, NOW_MS, OLD_MS, load, snapshot
+from tests.domain.autoscale_cases import MINUTE_MS, NOW_MS, load, snapshot
 
 
 def guards(decision: Decision) -> list[GuardCode]:
@@ -142,6 +140,19 @@ def test_the_coldest_pair_merges() -> None:
     fires(snapshot(4, loads), Merge((2, 3)), "cold")
 
 
+@pytest.mark.parametrize("metric", range(4))
+def test_each_metric_counts_when_pairs_are_compared(metric: int) -> None:
+    lukewarm = load(*(9 if position == metric else 0 for position in range(4)))
+    fires(snapshot(4, {0: lukewarm, 1: lukewarm, 2: load(1), 3: load(1)}), Merge((2, 3)), "cold")
+
+
+def test_the_merge_window_ends_when_it_has_passed() -> None:
+    edge_ms = NOW_MS - 5 * MINUTE_MS
+    fires(snapshot(2, {0: load(at_ms=edge_ms), 1: load()}), Merge((0, 1)), "cold")
+    decision = holds(snapshot(2, {0: load(at_ms=edge_ms + 1_000), 1: load()}), GuardCode.MERGE_WINDOW)
+    assert (decision.held_by[0].current, decision.held_by[0].threshold) == (299, 300)
+
+
 def test_a_cold_pair_past_its_window_goes_before_a_colder_one_that_is_not() -> None:
     loads = {0: load(10), 1: load(10), 2: load(1, at_ms=NOW_MS), 3: load(2)}
     fires(snapshot(4, loads), Merge((0, 1)), "cold")
@@ -178,6 +189,15 @@ def test_a_lineage_at_its_cap_merges_no_more_and_still_splits() -> None:
     low = deep.active[0].segment_id
     loads = {each.segment_id: load(20_000) for each in deep.active}
     fires(snapshot(deep, loads, {"maxDagDepth": 0}), Split(low), "msgRateIn")
+
+
+def test_a_pair_with_room_in_its_lineage_goes_before_a_colder_one_without() -> None:
+    layout = Layout.initial(4, 0)
+    merged = layout.apply(layout.plan_merge([0, 1]), 0)
+    mixed = merged.apply(merged.plan_split(4), 0)
+    capped, free = mixed.active[:2], mixed.active[2:]
+    loads = {each.segment_id: load() for each in capped} | {each.segment_id: load(9) for each in free}
+    fires(snapshot(mixed, loads, {"maxDagDepth": 1}), Merge((2, 3)), "cold")
 
 
 @pytest.mark.parametrize(
@@ -245,6 +265,11 @@ def test_a_segment_of_one_hash_lets_the_next_hottest_split() -> None:
     loads = {1: load(90_000), 2: load(20_000)}
     fires(snapshot(one_hash_layout(), loads), Split(2), "msgRateIn")
     fires(snapshot(one_hash_layout(), loads, stream_consumers={"s": 3}), Split(2), "consumer-count")
+
+
+def test_the_rule_names_what_is_hot_in_the_segment_that_splits() -> None:
+    loads = {1: load(90_000), 2: load(bytes_in=60_000_000)}
+    fires(snapshot(one_hash_layout(), loads), Split(2), "bytesRateIn")
 
 
 def test_a_hot_segment_of_one_hash_alone_says_why_nothing_happens() -> None:
@@ -326,49 +351,3 @@ def test_the_key_changes_with_the_reasoning_and_not_with_time() -> None:
     assert len(keys) == 1
     assert decide(case, NOW_MS + 60_000).key not in keys
     assert decide(replace(case, operations_in_flight=1), NOW_MS).key not in keys
-
-
-rates = st.floats(0, 1e9)
-records = st.builds(load, rates, rates, rates, rates, st.integers(OLD_MS, NOW_MS))
-instants = st.none() | st.integers(OLD_MS, NOW_MS + MINUTE_MS)
-
-
-@st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
-    segments = draw(st.integers(1, 12))
-    policy = {"minSegments": draw(st.integers(1, 4)), "maxSegments": draw(st.integers(4, 12))}
-    return snapshot(
-        segments,
-        draw(st.dictionaries(st.integers(0, segments - 1), records)),
-        policy,
-        stream_consumers=draw(st.dictionaries(st.sampled_from("abc"), st.integers(0, 20))),
-        last_split_at_ms=draw(instants),
-        last_merge_at_ms=draw(instants),
-        operations_in_flight=draw(st.integers(0, 1)),
-        load_known=draw(st.booleans()),
-    )
-
-
-@given(snapshots())
-def test_a_decision_is_total_deterministic_explained_and_within_bounds(case: Snapshot) -> None:
-    decision = decide(case, NOW_MS)
-    assert decision == decide(case, NOW_MS)
-    active = {segment.segment_id for segment in case.layout.active}
-    assert set(decision.segment_ids) <= active
-    if isinstance(decision.action, Split):
-        assert len(active) < case.policy.max_segments
-        case.layout.plan_split(decision.action.segment_id)
-    elif isinstance(decision.action, Merge):
-        assert len(active) > case.policy.min_segments
-        case.layout.plan_merge(decision.action.segment_ids)
-    else:
-        assert decision.rule == STEADY or decision.held_by
-    assert (decision.action is None) or not decision.held_by
-    assert decision.next_eligible_at_ms is None or decision.next_eligible_at_ms > NOW_MS
-
-
-@given(snapshots())
-def test_what_time_alone_lifts_is_lifted_at_the_named_instant(case: Snapshot) -> None:
-    decision = decide(case, NOW_MS)
-    if decision.next_eligible_at_ms is not None and not case.operations_in_flight:
-        assert decide(case, decision.next_eligible_at_ms).action is not None
