@@ -1,0 +1,100 @@
+"""The queue: what is committed reaches a worker by itself, and a broker that is down loses nothing."""
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from launch.process import ManagedProcess
+from launch.services import beat_spec
+from scalable import announce
+from scalable.announce import ConsumersChanged
+from scalable.domain.operations import OperationKind, Outcome
+from scalable.services import scaling, topics
+from scalable.services.topics import TopicView
+from scalable.store.operations import read
+from tasks import jobs
+from tasks.app import app
+from tests.faults.waiting import until
+from tests.processes import ProcessFactory
+from tests.topology import ACTOR, append_everywhere, layout_of, make_topic, read_all, request
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
+
+REQUEST_A_SPLIT = """
+import django
+django.setup()
+from scalable.domain.names import TopicName
+from scalable.services import scaling
+name = TopicName("public", "default", "unheard")
+print(scaling.request_split(name=name, segment_id=0, actor="test").operation_id)
+"""
+
+
+def succeeded(operation_id: str) -> bool:
+    """Tell whether an operation came to its good end."""
+    return read(operation_id).outcome is Outcome.SUCCEEDED
+
+
+def test_beat_asks_for_tasks_that_exist() -> None:
+    app.loader.import_module(jobs.__name__)
+    asked = {entry["task"] for entry in app.conf.beat_schedule.values()}
+    assert asked < set(app.tasks)
+    assert asked == {"tasks.jobs.sweep_operations", "tasks.jobs.sweep_stores", "tasks.jobs.autoscale_tick"}
+
+
+def test_requests_are_driven_to_their_end_by_a_worker(celery_worker_process: ManagedProcess) -> None:
+    topic = make_topic("driven")
+    messages = append_everywhere(topic, "before")
+    split = request(OperationKind.SPLIT, topic)
+    until(partial(succeeded, split.operation_id), what="the split")
+    everything = [segment.segment_id for segment in layout_of(topic).active]
+    merge = scaling.request_merge(name=topic.name, segment_ids=everything, actor=ACTOR)
+    until(partial(succeeded, merge.operation_id), what="the merge")
+    assert [segment.segment_id for segment in layout_of(topic).active] == list(merge.plan.child_ids)
+    assert sorted(read_all(topic)) == sorted(messages)
+
+
+def test_a_changed_group_of_consumers_is_evaluated_by_a_worker(
+    celery_worker_process: ManagedProcess,
+) -> None:
+    topic = make_topic("joined")
+    announce.publish(ConsumersChanged(topic.incarnation))
+    until(partial(_decided, topic), what="a decision")
+
+
+def _decided(topic: TopicView) -> bool:
+    return bool(scaling.list_decisions(name=topic.name, limit=1))
+
+
+def test_a_broker_that_is_down_fails_no_request_and_the_sweep_heals_it(
+    processes: ProcessFactory, service_environment: dict[str, str], tmp_path: Path
+) -> None:
+    make_topic("unheard")
+    outcome = subprocess.run(
+        [sys.executable, "-c", REQUEST_A_SPLIT],
+        env={**service_environment, "REDIS_URL": "redis://127.0.0.1:1/0", "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    operation_id = outcome.stdout.strip()
+    assert "was not queued" in outcome.stderr
+    quick = {**service_environment, "SCALABLE_OPERATION_SWEEP_SECONDS": "0.5"}
+    processes.worker(SCALABLE_OPERATION_SWEEP_SECONDS="0.5")
+    processes.run(beat_spec(environment=quick, schedule=tmp_path / "beat"))
+    until(partial(succeeded, operation_id), what="the sweep and the split")
+
+
+def test_beat_lets_a_worker_evaluate_topics_in_their_own_rhythm(
+    processes: ProcessFactory, service_environment: dict[str, str], tmp_path: Path
+) -> None:
+    topic = make_topic("ticking")
+    topics.set_auto_scale_policy(name=topic.name, override={"autoScaleIntervalSeconds": 0.5}, actor=ACTOR)
+    quick = {**service_environment, "SCALABLE_AUTOSCALE_TICK_SECONDS": "0.5"}
+    processes.worker()
+    processes.run(beat_spec(environment=quick, schedule=tmp_path / "beat"))
+    until(partial(_decided, topic), what="a decision")
