@@ -53,6 +53,8 @@ class ReportOptions:
     topic: str = SAMPLES_TOPIC
     reporter: str = "spark"
     trigger_ms: int = 500
+    max_messages: int = 10_000
+    """Of one micro-batch and segment of the samples' topic."""
     configuration: dict[str, str]
 
 
@@ -155,6 +157,7 @@ def start_query(session: SparkSession, options: ReportOptions) -> StreamingQuery
         .option("url", options.url)
         .option("topic", options.topic)
         .option("tokenFile", str(options.token_file))
+        .option("maxMessagesPerSegment", options.max_messages)
         .load()
     )
     # Parsing belongs to the query: within `handle` it would be planned anew for each micro-batch.
@@ -209,6 +212,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
     add("--topic", default=SAMPLES_TOPIC, help="where the samples are")
     add("--reporter", default="spark", help="the name under which the watermark is kept")
     add("--trigger-ms", type=int, default=500, help="shortest time between two micro-batches")
+    add("--max-messages", type=int, default=10_000, help="of one micro-batch and segment")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     chosen = parser.parse_args(arguments)
     return ReportOptions(
@@ -220,6 +224,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
         topic=chosen.topic,
         reporter=chosen.reporter,
         trigger_ms=chosen.trigger_ms,
+        max_messages=chosen.max_messages,
         configuration=dict(setting.split("=", 1) for setting in chosen.conf),
     )
 
@@ -227,7 +232,6 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
 def main() -> int:
     """Run the job as a process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     return run(parse_options(sys.argv[1:], os.environ))
 
 

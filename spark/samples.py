@@ -33,12 +33,13 @@ def sample_rows(messages: DataFrame) -> DataFrame:
         sf.when(complete, sf.col("node")).alias("node"),
         *_PLACE,
         "sequence",
+        "complete",
         sf.col("atMs").alias("at_ms"),
         sf.explode_outer("samples").alias("sample"),
     )
     sample = sf.when(_is_valid(), sf.col("sample"))
     return marks.select(
-        *_PLACE, "node", "sequence", "at_ms", *(sample[field].alias(field) for field in _FIELDS)
+        *_PLACE, "node", "sequence", "at_ms", "complete", *(sample[field].alias(field) for field in _FIELDS)
     )
 
 

@@ -1,5 +1,6 @@
 """Makes the Spark session of the product's jobs, on any master, with all its files below one directory."""
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -46,6 +47,7 @@ def make_session(
         builder = builder.config(setting, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     session.dataSource.register(ScalableTopicSource)
     return session
 

@@ -1,9 +1,9 @@
 """A PySpark data source that reads a scalable topic as a stream: `spark.readStream.format("scalable-topic")`.
 
 Options: `url` of a node, `topic` (topic://tenant/namespace/name), `token` or `tokenFile`, `starting`
-(earliest, latest, or a checkpoint as JSON), `maxMessagesPerSegment` of one trigger, `maxBytesPerRequest`.
-Segments are partitions and the offset is a `Checkpoint`, so Spark's own checkpoint directory is all that a
-query needs to go on.
+(earliest, latest, or a checkpoint as JSON), `maxMessagesPerSegment` of one trigger, `maxBytesPerRequest`,
+`patienceSeconds` for a node that is away. Segments are partitions and the offset is a `Checkpoint`, so
+Spark's own checkpoint directory is all that a query needs to go on.
 """
 
 # ruff: noqa: N802 - PySpark names the methods
@@ -14,7 +14,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -34,6 +34,7 @@ from spark.rest import NodeClient, NodeRefused, TopicExtents
 FORMAT = "scalable-topic"
 DEFAULT_MAX_MESSAGES = 10_000
 DEFAULT_MAX_BYTES = 4 * 1024 * 1024
+DEFAULT_PATIENCE_SECONDS = 60
 
 SCHEMA = (
     "segment_id bigint, offset bigint, key string, value binary, sequence bigint, event_time timestamp,"
@@ -64,7 +65,7 @@ class SourceOptions:
 
     topic: TopicName
     node: NodeClient
-    starting: str
+    starting: Literal["earliest", "latest"] | Checkpoint
     max_messages: int
     max_bytes: int
 
@@ -105,8 +106,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """Where a new query starts."""
         starting = self._options.starting
-        if starting.startswith("{"):
-            return checkpoint_from_json(json.loads(starting)).to_json()
+        if isinstance(starting, Checkpoint):
+            return starting.to_json()
         extents = self._options.node.extents(self._options.topic)
         if starting == "latest":
             return Checkpoint.latest(extents.incarnation, extents.segments).to_json()
@@ -155,24 +156,40 @@ def _parse_options(options: Mapping[str, str]) -> SourceOptions:
     missing = [name for name in ("url", "topic") if not options.get(name)]
     if missing or not (options.get("token") or options.get("tokenFile")):
         raise ValueError(f"the format {FORMAT} needs the options url, topic, and token or tokenFile")
-    starting = options.get("starting", "earliest").strip()
-    if starting not in {"earliest", "latest"} and not starting.startswith("{"):
-        raise ValueError(f"starting is earliest, latest or a checkpoint as JSON, not {starting!r}")
     token = options.get("token") or Path(options["tokenFile"]).read_text().strip()
     return SourceOptions(
         topic=TopicName.parse(options["topic"]),
-        node=NodeClient(options["url"].rstrip("/"), token),
-        starting=starting,
+        node=NodeClient(
+            options["url"].rstrip("/"),
+            token,
+            patience_seconds=_positive(options, "patienceSeconds", DEFAULT_PATIENCE_SECONDS),
+        ),
+        starting=_starting(options.get("starting", "earliest")),
         max_messages=_positive(options, "maxMessagesPerSegment", DEFAULT_MAX_MESSAGES),
         max_bytes=_positive(options, "maxBytesPerRequest", DEFAULT_MAX_BYTES),
     )
 
 
+def _starting(text: str) -> Literal["earliest", "latest"] | Checkpoint:
+    match text.strip():
+        case "earliest":
+            return "earliest"
+        case "latest":
+            return "latest"
+        case checkpoint if checkpoint.startswith("{"):
+            try:
+                return checkpoint_from_json(json.loads(checkpoint))
+            except json.JSONDecodeError as error:
+                raise ValueError(f"starting is not a checkpoint: {error}") from error
+        case _:
+            raise ValueError(f"starting is earliest, latest or a checkpoint as JSON, not {text!r}")
+
+
 def _positive(options: Mapping[str, str], name: str, default: int) -> int:
-    value = int(options.get(name, default))
-    if value < 1:
-        raise ValueError(f"{name} is {value}, but must be at least 1")
-    return value
+    text = options.get(name, str(default))
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise ValueError(f"{name} is {text!r}, but must be a whole number of at least 1")
+    return int(text)
 
 
 def _max_messages(limit: ReadLimit) -> int | None:

@@ -83,18 +83,15 @@ class LoadState(msgspec.Struct, kw_only=True):
         return update
 
     def _take(self, message: list[Row], update: LoadUpdate, now_ms: int) -> None:
-        node, sequence, at_ms = (message[0][name] for name in ("node", "sequence", "at_ms"))
-        mark = self.nodes.get(node)
+        head = message[0]
+        mark, at_ms = self.nodes.get(head["node"]), head["at_ms"]
         if at_ms > now_ms + CLOCK_TOLERANCE_MS:
             update.unreadable += 1
             return
-        if mark is None:
-            self.nodes[node] = NodeMark(sequence, at_ms)
-        elif sequence <= mark.sequence:
+        if mark is not None and head["sequence"] <= mark.sequence:
             update.repeats += 1
             return
-        else:
-            self.nodes[node] = NodeMark(sequence, max(at_ms, mark.at_ms), at_ms - mark.at_ms)
+        self.nodes[head["node"]] = _next_mark(mark, head)
         update.messages += 1
         for row in message:
             if row["topic"] is not None:
@@ -185,6 +182,16 @@ def _messages(rows: Iterable[Row], update: LoadUpdate) -> Iterator[list[Row]]:
     readable.sort(key=message_key)
     for _, message in groupby(readable, key=message_key):
         yield list(message)
+
+
+def _next_mark(mark: NodeMark | None, head: Row) -> NodeMark:
+    """How far a node has come with this message; more of the same time follows one that is not complete."""
+    sequence, at_ms = head["sequence"], head["at_ms"] if head["complete"] else head["at_ms"] - 1
+    if mark is None:
+        return NodeMark(sequence, at_ms)
+    if not head["complete"]:
+        return NodeMark(sequence, mark.at_ms, mark.gap_ms)
+    return NodeMark(sequence, max(at_ms, mark.at_ms), at_ms - mark.at_ms)
 
 
 def _load(series: Series, rates: SegmentRates) -> dict[str, Any]:

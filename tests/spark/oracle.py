@@ -101,10 +101,10 @@ class Oracle:
             for sample in message["samples"]
             if (sample["incarnation"], sample["segmentId"]) == ref
         ]
-        self.start_ms = (
+        self.start_ms: int = (
             min(at_ms - sample["intervalMs"] for at_ms, sample in samples) // MINUTE_MS * MINUTE_MS
         )
-        self.born_ms = min(at_ms - sample["intervalMs"] for at_ms, sample in samples)
+        self.born_ms: int = min(at_ms - sample["intervalMs"] for at_ms, sample in samples)
         self.window_ms = samples[-1][1]["windowMs"]
         slots = (max(at_ms for at_ms, _ in samples) - self.start_ms) // SLOT_MS + MINUTE_MS // SLOT_MS
         self.counts = np.zeros((slots, len(AXES)))

@@ -1,0 +1,187 @@
+"""The load report end to end: samples in a real topic, a real Spark, reports to a real node."""
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from launch.ports import HOST, free_port
+from launch.process import ProcessSpec
+from launch.services import web_spec
+from scalable.domain.load import SegmentRates, is_material
+from scalable.services.topics import TopicView
+from tests.processes import LiveNode, ProcessFactory
+from tests.spark.oracle import Message, Oracle, expected_watermark, make_messages, with_repeats
+from tests.spark.reporter import WAIT_SECONDS, Reporter, kill, wait_for
+from tests.topology import make_topic
+
+pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True)]
+
+SEGMENTS = 4
+SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
+
+
+@pytest.fixture
+def reporter(
+    live_node: LiveNode, processes: ProcessFactory, java: dict[str, str], tmp_path: Path
+) -> Reporter:
+    """The load report on a topic of samples of this test."""
+    return Reporter(live_node, processes, java, tmp_path)
+
+
+@pytest.fixture
+def topic(live_node: LiveNode) -> TopicView:
+    """A topic to report loads of."""
+    return make_topic("flights", segments=SEGMENTS)
+
+
+def recent_messages(topic: TopicView, *, seed: int, seconds: int = 100) -> list[Message]:
+    """Messages of samples that end about now, and touch at least one whole minute's end."""
+    start_ms = (time.time_ns() // 1_000_000 - seconds * 1000) // 1000 * 1000
+    refs = [(str(topic.name), topic.incarnation, segment_id) for segment_id in range(SEGMENTS)]
+    return make_messages(Random(seed), refs=refs, start_ms=start_ms, seconds=seconds)
+
+
+def oracle_rates(topic: TopicView, messages: list[Message]) -> dict[int, SegmentRates]:
+    watermark_ms = expected_watermark(messages)
+    return {
+        segment_id: Oracle(messages, (topic.incarnation, segment_id)).rates(watermark_ms)
+        for segment_id in range(SEGMENTS)
+    }
+
+
+def check(reporter: Reporter, topic: TopicView, messages: list[Message]) -> None:
+    """Tiles are exact; loads are what was last written, so within the material change of the truth."""
+    reporter.check_tiles(topic, messages, expected_watermark(messages))
+    found, expected = reporter.rates(topic), oracle_rates(topic, messages)
+    assert found.keys() == expected.keys()
+    for segment_id, rates in expected.items():
+        assert not is_material(found[segment_id], rates)
+
+
+def test_loads_and_tiles_are_the_oracles(session: SparkSession, reporter: Reporter, topic: TopicView) -> None:
+    messages = recent_messages(topic, seed=1)
+    published = with_repeats(Random(2), messages)
+    query = reporter.start_in(session)
+    try:
+        middle = len(published) // 2
+        reporter.publish(published[:middle])
+        reporter.publish_raw([b"", b"no json", b'{"node": "n", "sequence": "x"}', b"[]", b"\xff\xfe"])
+        query.processAllAvailable()
+        reporter.publish(published[middle:])
+        query.processAllAvailable()
+        assert reporter.status()["watermarkMs"] == expected_watermark(messages)
+        check(reporter, topic, messages)
+    finally:
+        query.stop()
+
+
+def test_a_query_that_was_stopped_goes_on_with_its_state(
+    session: SparkSession, reporter: Reporter, topic: TopicView
+) -> None:
+    messages = recent_messages(topic, seed=3)
+    for part in (messages[:150], messages[150:]):
+        reporter.publish(part)
+        query = reporter.start_in(session)
+        query.processAllAvailable()
+        query.stop()
+    check(reporter, topic, messages)
+
+
+def test_a_killed_job_resumes_and_counts_nothing_twice(
+    reporter: Reporter, topic: TopicView, processes: ProcessFactory, service_environment: dict[str, str]
+) -> None:
+    messages = recent_messages(topic, seed=4)
+    published = with_repeats(Random(5), messages)
+    middle = len(published) // 2
+    reporter.publish(published[:middle])
+    job = reporter.start(max_messages=5)
+    wait_for(lambda: reporter.status()["batchId"] >= 5, "some micro-batches")
+    kill(job)
+    killed_at = reporter.status()["batchId"]
+    job = reporter.start(max_messages=20)
+    wait_for(lambda: reporter.status()["batchId"] > killed_at + 1, "the job to go on")
+    node = reporter.node.process
+    node.stop()
+    reporter.publish(published[middle:])
+    time.sleep(1)  # the job meets a node that is away
+    port = urlsplit(reporter.node.url).port
+    assert port is not None
+    processes.run(web_spec(port=port, environment=service_environment))
+    reporter.wait_for_watermark(expected_watermark(messages))
+    check(reporter, topic, messages)
+    second = reporter.start()
+    assert second.wait(WAIT_SECONDS) == 1
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(WAIT_SECONDS) == 0
+
+
+def test_a_job_that_is_refused_ends_with_an_error(reporter: Reporter, tmp_path: Path) -> None:
+    forged = tmp_path / "forged"
+    forged.write_text("forged")
+    assert reporter.start(token_file=forged).wait(WAIT_SECONDS) == 1
+
+
+@pytest.mark.slow
+def test_the_same_job_runs_on_a_cluster(
+    reporter: Reporter, topic: TopicView, processes: ProcessFactory, java: dict[str, str], tmp_path: Path
+) -> None:
+    master, status_url = start_cluster(processes, java, tmp_path)
+    messages = recent_messages(topic, seed=6)
+    reporter.publish(messages[:150])
+    job = reporter.start(master=master, max_messages=40)
+    wait_for(lambda: reporter.status()["batchId"] >= 1, "some micro-batches")
+    assert sum(worker["coresused"] for worker in cluster_status(status_url)["workers"]) == 2
+    reporter.publish(messages[150:])
+    reporter.wait_for_watermark(expected_watermark(messages))
+    check(reporter, topic, messages)
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(WAIT_SECONDS) == 0
+
+
+def start_cluster(processes: ProcessFactory, java: Mapping[str, str], directory: Path) -> tuple[str, str]:
+    """Start a standalone master and two workers; give the master's address and that of its status."""
+    master_port, status_port = free_port(), free_port()
+    master, status_url = f"spark://{HOST}:{master_port}", f"http://{HOST}:{status_port}/json/"
+    ports = ("--port", str(master_port), "--webui-port", str(status_port))
+    processes.run(spark_daemon("master.Master", *ports, java=java, directory=directory))
+    for _ in range(2):
+        resources = ("--cores", "1", "--memory", "1g", "--webui-port", str(free_port()), master)
+        processes.run(spark_daemon("worker.Worker", *resources, java=java, directory=directory))
+    wait_for(lambda: cluster_status(status_url).get("aliveworkers") == 2, "two workers")
+    return master, status_url
+
+
+def spark_daemon(name: str, *arguments: str, java: Mapping[str, str], directory: Path) -> ProcessSpec:
+    """Describe a daemon of a standalone cluster in the foreground."""
+    return ProcessSpec(
+        name=name.split(".")[0],
+        argv=(str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", "--host", HOST, *arguments),
+        environment={
+            **java,
+            "SPARK_HOME": str(SPARK_CLASS.parent.parent),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_WORKER_DIR": str(directory / "work"),
+            "SPARK_LOCAL_DIRS": str(directory / "local"),
+        },
+        directory=directory,
+    )
+
+
+def cluster_status(url: str) -> dict[str, Any]:
+    """What the master says about its workers, or nothing while it is not up."""
+    try:
+        answer = httpx.get(url)
+    except httpx.TransportError:
+        return {}
+    status: dict[str, Any] = answer.json()
+    return status

@@ -1,0 +1,85 @@
+"""Samples as Spark parses them: what breaks a rule is set apart, and the rest stays whole."""
+
+import json
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark.samples import sample_rows
+
+pytestmark = pytest.mark.spark
+
+GOOD: dict[str, Any] = {
+    "topic": "topic://public/default/flights",
+    "incarnation": 7,
+    "segmentId": 0,
+    "intervalMs": 1000,
+    "windowMs": 5000,
+    "msgIn": 32,
+    "bytesIn": 3200,
+    "msgOut": 0,
+    "bytesOut": 2**40,
+    "parts": [1] * 32,
+}
+BROKEN_SAMPLES: list[dict[str, Any]] = [
+    {"intervalMs": 0},
+    {"intervalMs": 3_600_001},
+    {"windowMs": -1},
+    {"msgIn": -1},
+    {"bytesOut": 1.5},
+    {"segmentId": None},
+    {"topic": None},
+    {"incarnation": "seven"},
+    {"parts": [0] * 31},
+    {"parts": [-1] * 32},
+    {"parts": None},
+    {"parts": 7},
+]
+UNREADABLE = [
+    b"",
+    b"no json",
+    b"[]",
+    b"\xff\xfe",
+    b'{"node": "n", "sequence": -1, "atMs": 1, "complete": true, "samples": []}',
+    b'{"node": "n", "sequence": 1, "complete": true, "samples": []}',
+    b'{"sequence": 1, "atMs": 1, "complete": true, "samples": []}',
+]
+
+
+def message(*samples: dict[str, Any]) -> bytes:
+    return json.dumps(
+        {"node": "n", "sequence": 3, "atMs": 9000, "complete": True, "samples": samples}
+    ).encode()
+
+
+def rows_of(session: SparkSession, values: list[bytes]) -> list[dict[str, Any]]:
+    """Parse values as the messages at offsets 0, 1, ..."""
+    messages = session.createDataFrame(
+        [(0, offset, value) for offset, value in enumerate(values)],
+        "segment_id bigint, offset bigint, value binary",
+    )
+    return sorted((row.asDict() for row in sample_rows(messages).collect()), key=lambda row: row["offset"])
+
+
+def test_every_sample_is_a_row(session: SparkSession) -> None:
+    head = {"segment_id": 0, "node": "n", "sequence": 3, "at_ms": 9000, "complete": True}
+    found = rows_of(session, [message(GOOD, {**GOOD, "segmentId": 1}), message()])
+    assert found == [
+        {**head, "offset": 0, **GOOD},
+        {**head, "offset": 0, **GOOD, "segmentId": 1},
+        {**head, "offset": 1, **dict.fromkeys(GOOD)},
+    ]
+
+
+def test_a_sample_that_breaks_a_rule_leaves_its_message_as_a_mark(session: SparkSession) -> None:
+    found = rows_of(session, [message(GOOD, {**GOOD, **broken}) for broken in BROKEN_SAMPLES])
+    assert len(found) == 2 * len(BROKEN_SAMPLES)
+    for number, broken in enumerate(BROKEN_SAMPLES):
+        topics = [row["topic"] for row in found if row["offset"] == number]
+        assert sorted(topics, key=str) == [None, GOOD["topic"]], broken
+    assert {(row["node"], row["sequence"], row["at_ms"]) for row in found} == {("n", 3, 9000)}
+
+
+def test_what_is_no_message_is_set_apart(session: SparkSession) -> None:
+    assert [row["node"] for row in rows_of(session, UNREADABLE)] == [None] * len(UNREADABLE)

@@ -1,0 +1,193 @@
+"""The data source on a real node: every message once, children after their parents, in bounded steps."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from scalable.domain.errors import ScalableError
+from scalable.domain.names import TopicName
+from scalable.domain.operations import OperationKind
+from scalable.segments.port import SegmentKey
+from scalable.segments.registry import segment_port
+from scalable.services import topics
+from scalable.services.topics import TopicView
+from scalable.wire.batch import Codec, Record, encode_batch
+from spark.rest import NodeClient, NodeRefused, NodeUnavailable
+from spark.source import ARROW_SCHEMA, ScalableTopicSource, TopicStreamReader
+from tests.processes import LiveNode
+from tests.spark.reporter import append_values
+from tests.topology import ACTOR, drive, layout_of, make_topic, request
+
+pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True)]
+
+
+class Stream:
+    """A streaming query that is run to the end of what there is, again and again."""
+
+    def __init__(self, session: SparkSession, node: LiveNode, topic: TopicView, directory: Path) -> None:
+        self._session = session
+        self._checkpoint = str(directory / "checkpoint")
+        self._batches: list[list[Row]] = []
+        self.options: dict[str, Any] = {
+            "url": node.url,
+            "topic": str(topic.name),
+            "token": node.admin_token,
+            "patienceSeconds": 1,
+        }
+
+    def run(self, **options: object) -> list[list[Row]]:
+        """Read all that is new and give the rows of each micro-batch."""
+        self._batches = []
+        reader = self._session.readStream.format("scalable-topic").options(**{**self.options, **options})
+        writer = reader.load().writeStream.foreachBatch(self._keep).trigger(availableNow=True)
+        writer.option("checkpointLocation", self._checkpoint).start().awaitTermination()
+        return [batch for batch in self._batches if batch]
+
+    def values(self, **options: object) -> list[str]:
+        """Read all that is new and give the values."""
+        return [bytes(row["value"]).decode() for batch in self.run(**options) for row in batch]
+
+    def _keep(self, batch: DataFrame, batch_id: int) -> None:
+        self._batches.append(batch.collect())
+
+
+@pytest.fixture
+def topic(live_node: LiveNode) -> TopicView:
+    """A topic with one segment."""
+    return make_topic("flights", segments=1)
+
+
+@pytest.fixture
+def stream(session: SparkSession, live_node: LiveNode, topic: TopicView, tmp_path: Path) -> Stream:
+    """A stream of the topic."""
+    return Stream(session, live_node, topic, tmp_path)
+
+
+def make_reader(options: dict[str, Any], **more: object) -> TopicStreamReader:
+    """Make a reader as Spark does."""
+    texts = {name: str(value) for name, value in {**options, **more}.items()}
+    return ScalableTopicSource(texts).streamReader(StructType())
+
+
+def append(topic: TopicView, *values: str, segment_id: int = 0) -> None:
+    append_values(topic, segment_id, [value.encode() for value in values])
+
+
+def test_the_arrow_batches_have_the_schema_that_spark_is_told(session: SparkSession) -> None:
+    told = session.createDataFrame([], ScalableTopicSource({}).schema()).schema
+    assert to_arrow_schema(told, timezone="UTC").equals(ARROW_SCHEMA)
+
+
+def test_all_fields_arrive(stream: Stream, topic: TopicView) -> None:
+    keyed = [
+        Record("N12345", b"\x00\xff", 3, 1_700_000_000_123, {"from": "JFK", "to": "LAX"}),
+        Record("ключ", b"", 7),
+    ]
+    keyless = [Record(None, b"x" * 100_000)]
+    batches = [
+        encode_batch(keyed, published_at_ms=1_700_000_001_000, codec=Codec.ZSTD, bucket_starts=[32768]),
+        encode_batch(keyless, published_at_ms=1_700_000_002_000),
+    ]
+    segment_port().append(SegmentKey(topic.incarnation, 0), batches, producer="p")
+    rows = [row for batch in stream.run() for row in batch]
+    assert [row["offset"] for row in rows] == [0, 1, 2]
+    assert [row["key"] for row in rows] == ["N12345", "ключ", None]
+    assert [bytes(row["value"]) for row in rows] == [b"\x00\xff", b"", b"x" * 100_000]
+    assert [row["sequence"] for row in rows] == [3, 7, -1]
+    assert [row["properties"] for row in rows] == [{"from": "JFK", "to": "LAX"}, {}, {}]
+    assert [row["event_time"] and row["event_time"].timestamp() for row in rows] == [
+        1_700_000_000.123,
+        None,
+        None,
+    ]
+    assert rows[2]["published_at"].timestamp() == 1_700_000_002
+
+
+def test_a_restarted_query_goes_on_where_its_checkpoint_stands(stream: Stream, topic: TopicView) -> None:
+    append(topic, "a", "b")
+    assert stream.values() == ["a", "b"]
+    append(topic, "c")
+    assert stream.values() == ["c"]
+    assert stream.values() == []
+
+
+def test_a_trigger_is_bounded_and_cuts_batches_where_it_must(stream: Stream, topic: TopicView) -> None:
+    append(topic, "a", "b", "c")
+    append(topic, "d", "e")
+    batches = stream.run(maxMessagesPerSegment=2, maxBytesPerRequest=1)
+    assert [[row["offset"] for row in batch] for batch in batches] == [[0, 1], [2, 3], [4]]
+
+
+def test_children_are_read_after_their_parents_end(stream: Stream, topic: TopicView) -> None:
+    append(topic, "before 0", "before 1", "before 2")
+    assert stream.values(maxMessagesPerSegment=1) == ["before 0", "before 1", "before 2"]
+    append(topic, "last 0", "last 1", "last 2")
+    drive(request(OperationKind.SPLIT, topic))
+    low, high = (segment.segment_id for segment in layout_of(topic).active)
+    append(topic, "low", segment_id=low)
+    append(topic, "high", segment_id=high)
+    batches = [{row["segment_id"] for row in batch} for batch in stream.run(maxMessagesPerSegment=2)]
+    assert batches == [{0}, {0}, {low, high}]
+    assert stream.values() == []
+
+
+def test_where_a_stream_starts(live_node: LiveNode, stream: Stream, topic: TopicView) -> None:
+    append(topic, "old 0", "old 1")
+    given = {"incarnation": topic.incarnation, "positions": {"0": 1}}
+    assert make_reader(stream.options).initialOffset() == {**given, "positions": {}}
+    assert make_reader(stream.options, starting="earliest").initialOffset() == {**given, "positions": {}}
+    latest = make_reader(stream.options, starting="latest").initialOffset()
+    assert json.loads(json.dumps(latest)) == {**given, "positions": {"0": 2}}
+    assert stream.values(starting=json.dumps(given)) == ["old 1"]
+
+
+def test_a_topic_made_again_is_not_taken_for_the_one_before(stream: Stream, topic: TopicView) -> None:
+    append(topic, "a")
+    assert stream.values() == ["a"]
+    topics.delete_topic(name=topic.name, actor=ACTOR)
+    append(make_topic("flights", segments=1), "b", "c")
+    with pytest.raises(StreamingQueryException, match="deleted and made again"):
+        stream.run()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("url", "", "needs the options"),
+        ("topic", "", "needs the options"),
+        ("token", "", "needs the options"),
+        ("starting", "yesterday", "earliest, latest or a checkpoint"),
+        ("starting", "{", "not a checkpoint"),
+        ("starting", '{"positions": {}}', "checkpoint cannot be"),
+        ("starting", '{"incarnation": 1, "positions": {"a": 0}}', "checkpoint cannot be"),
+        ("starting", '{"incarnation": 1, "positions": {"0": -1}}', "checkpoint cannot be"),
+        ("maxMessagesPerSegment", 0, "at least 1"),
+        ("maxBytesPerRequest", "many", "whole number"),
+        ("topic", "flights", "flights"),
+    ],
+)
+def test_an_option_that_cannot_be_read_is_named(option: str, value: object, message: str) -> None:
+    options = {"url": "http://127.0.0.1:1", "topic": "topic://public/default/flights", "token": "t"}
+    with pytest.raises((ValueError, ScalableError), match=message):
+        make_reader({**options, option: str(value)})
+
+
+def test_the_node_client_says_what_is_wrong(live_node: LiveNode, topic: TopicView) -> None:
+    client = NodeClient(live_node.url, live_node.system_token, patience_seconds=0.2)
+    missing = TopicName("public", "default", "missing / topic")
+    with pytest.raises(NodeRefused, match="topic_not_found"):
+        client.extents(missing)
+    with pytest.raises(NodeRefused, match="segment_not_found"):
+        client.batches(topic.name, 99, offset=0, max_bytes=1000)
+    with pytest.raises(NodeRefused, match="load_report_unreadable"):
+        client.post("/admin/v2/scalable-load/reports", {"reporter": "r", "watermarkMs": -1, "loads": []})
+    with pytest.raises(NodeRefused, match="401"):
+        NodeClient(live_node.url, "forged").extents(topic.name)
+    with pytest.raises(NodeUnavailable):
+        NodeClient("http://127.0.0.1:1", "", patience_seconds=0.2).extents(topic.name)
