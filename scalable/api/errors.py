@@ -86,6 +86,7 @@ ANSWERS: dict[str, Answer] = {
     "segment_not_active": Answer(412, 4412),
     "segment_not_prunable": Answer(412, 4412),
     "segment_too_narrow": Answer(412, 4412),
+    "segments_fixed": Answer(412, 4412),
     "segments_not_adjacent": Answer(412, 4412),
     # Limits.
     "frame_too_large": Answer(413, 4413),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import EpochMoved, OperationNotAbortable, SegmentClaimed
+from scalable.domain.errors import EpochMoved, OperationNotAbortable, SegmentClaimed, SegmentsFixed
 from scalable.domain.layout import Layout, ReshapePlan
 from scalable.domain.names import TopicName
 from scalable.domain.operations import Outcome, may_abort
@@ -13,7 +13,7 @@ from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.store import decisions, topics
 from scalable.store import operations as store
-from scalable.store.decisions import DecisionView
+from scalable.store.decisions import SYSTEM_TENANT, DecisionView
 from scalable.store.operations import OperationView
 from scalable.store.topics import TopicView
 
@@ -42,8 +42,8 @@ def request_split(
 ) -> OperationView:
     """Write down a split at the midpoint, or before each of the `boundaries`, or join the same one under way.
 
-    Raises TopicNotFound, EpochMoved, SegmentNotFound, SegmentNotActive, SegmentTooNarrow, InvalidBoundaries,
-    SegmentClaimed.
+    Raises TopicNotFound, SegmentsFixed, EpochMoved, SegmentNotFound, SegmentNotActive, SegmentTooNarrow,
+    InvalidBoundaries, SegmentClaimed.
     """
     return _request(
         name=name,
@@ -64,7 +64,8 @@ def request_merge(
 ) -> OperationView:
     """Write down a merge of two or more neighbours, or join the same one under way.
 
-    Raises TopicNotFound, EpochMoved, SegmentNotFound, SegmentNotActive, SegmentsNotAdjacent, SegmentClaimed.
+    Raises TopicNotFound, SegmentsFixed, EpochMoved, SegmentNotFound, SegmentNotActive, SegmentsNotAdjacent,
+    SegmentClaimed.
     """
     return _request(
         name=name,
@@ -85,6 +86,8 @@ def _request(
 ) -> OperationView:
     with transaction.atomic():
         topic = topics.lock(name)
+        if name.tenant == SYSTEM_TENANT:
+            raise SegmentsFixed(topic=str(name))
         if expected_epoch not in (None, topic.epoch):
             raise EpochMoved(expected_epoch=expected_epoch, current_epoch=topic.epoch)
         plan = plan_on(topic.layout)

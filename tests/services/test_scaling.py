@@ -18,10 +18,12 @@ from scalable.domain.errors import (
     SegmentClaimed,
     SegmentNotActive,
     SegmentNotFound,
+    SegmentsFixed,
     SegmentsNotAdjacent,
     SegmentTooNarrow,
     TopicNotFound,
 )
+from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind, Outcome, Phase
 from scalable.services import scaling, topics
 from scalable.services.topics import TopicView
@@ -125,6 +127,12 @@ REFUSALS: dict[str, tuple[type[ScalableError], Callable[[TopicView], object]]] =
     "an epoch that moved on": (
         EpochMoved,
         lambda t: scaling.request_split(name=t.name, segment_id=1, expected_epoch=0, actor=ACTOR),
+    ),
+    "a topic of the system": (
+        SegmentsFixed,
+        lambda t: scaling.request_split(
+            name=TopicName("system", "load", "samples"), segment_id=0, actor=ACTOR
+        ),
     ),
     "unknown topic": (
         TopicNotFound,

@@ -121,6 +121,14 @@ class SegmentTooNarrow(ScalableError):
     hash_range: str
 
 
+class SegmentsFixed(ScalableError):
+    """The segments of {topic} are fixed: it belongs to the system."""
+
+    code = "segments_fixed"
+    hint_template = "Topics of the tenant 'system' are neither split nor merged."
+    topic: str
+
+
 class InvalidBoundaries(ScalableError):
     """The boundaries {boundaries} do not divide {hash_range}: {problem}."""
 
