@@ -1,4 +1,4 @@
-"""Everything at once on one topic: splits and merges side by side, subscriptions that come and go, appends."""
+"""Everything at once on one topic: splits and merges side by side, subscriptions that come and go."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
