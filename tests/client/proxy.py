@@ -10,11 +10,10 @@ CHUNK_BYTES = 65_536
 
 
 class Relay:
-    """Listens on a free port; `url` stands for the node's."""
+    """Listens on a free port; `url` stands for the node's, which may be named later."""
 
-    def __init__(self, target_url: str) -> None:
-        parts = urlsplit(target_url)
-        self._host, self._port = parts.hostname or "", parts.port or 80
+    def __init__(self, target_url: str = "") -> None:
+        self.target_url = target_url
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
@@ -51,7 +50,8 @@ class Relay:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        there_reader, there_writer = await asyncio.open_connection(self._host, self._port)
+        target = urlsplit(self.target_url)
+        there_reader, there_writer = await asyncio.open_connection(target.hostname, target.port)
         self._writers |= {writer, there_writer}
         for source, sink, answers in ((reader, there_writer, False), (there_reader, writer, True)):
             task = asyncio.create_task(self._copy(source, sink, answers=answers))

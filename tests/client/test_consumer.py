@@ -11,8 +11,9 @@ import pytest
 from launch.process import ManagedProcess
 from scalable.client import Admin, Message, Producer, StreamConsumer
 from scalable.domain.errors import SubscriptionTypeMismatch, TopicDeleted, TopicNotFound
+from tests.client.proxy import Relay
 from tests.client.test_producer import active_ids
-from tests.processes import LiveNode
+from tests.processes import LiveNode, ProcessFactory
 
 
 async def fill(node: LiveNode, topic: str, first: int, last: int, *, keys: int = 10) -> None:
@@ -140,6 +141,25 @@ async def test_a_group_reads_everything_once_in_order_through_joins_leaves_split
         assert second.owned_segments
     group.check(total + 200)
     assert {name for name, _ in group.got} >= {"a", "b"}
+
+
+async def test_cut_connections_neither_lose_nor_double_nor_reorder(processes: ProcessFactory) -> None:
+    group, total, topic = Group(), 2_000, "topic://public/default/cut"
+    async with Relay() as relay:
+        # The node names the relay as its own address, so that assignments lead through it too.
+        node = await asyncio.to_thread(lambda: processes.node(SCALABLE_NODE_URL=relay.url))
+        relay.target_url = node.url
+        with Admin(node.url, node.admin_token) as admin:
+            await asyncio.to_thread(admin.create_topic, topic, initial_segments=4)
+        consumers = [StreamConsumer(relay.url, topic, "group", node.admin_token, name=name) for name in "ab"]
+        async with group.reading(consumers[0]), group.reading(consumers[1]):
+            producing = asyncio.create_task(fill(node, topic, 0, total, keys=40))
+            for at in range(200, total, 300):
+                await group.until(at)
+                relay.cut()
+            await producing
+            await group.until(total)
+    group.check(total)
 
 
 async def test_a_member_that_takes_its_time_hands_a_segment_over_when_it_has_acknowledged(

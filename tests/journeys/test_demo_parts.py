@@ -1,0 +1,95 @@
+"""The demo's own judgement: events in order, a pace that fits its policy, books that notice faults."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from launch.demo.audit import Audit
+from launch.demo.flights import TOTAL_FLIGHTS, Flight, read_flights
+from launch.demo.observer import Sight
+from launch.demo.plan import SMALL_RUN_EVENTS, plan_for
+from scalable.domain.policy import parse_override, resolve, violations
+
+
+def test_flights_come_in_a_stable_total_order_with_tail_numbers_as_keys() -> None:
+    flights = list(read_flights(3_000))
+    rows = [json.loads(flight.value) for flight in flights]
+    order = [
+        (
+            row["year"],
+            row["month"],
+            row["day"],
+            row["sched_dep_time"],
+            row["carrier"],
+            row["flight"],
+            row["origin"],
+        )
+        for row in rows
+    ]
+    assert order == sorted(set(order))
+    assert [row["number"] for row in rows] == list(range(3_000))
+    assert all(flight.key == row["tailnum"] for flight, row in zip(flights, rows, strict=True))
+    assert any(flight.key is None for flight in flights)
+
+
+@pytest.mark.slow
+def test_all_flights_are_there() -> None:
+    keyless = sum(flight.key is None for flight in read_flights(TOTAL_FLIGHTS))
+    assert keyless == 2_512
+    with pytest.raises(StopIteration):
+        next(read_flights(0))
+
+
+@pytest.mark.parametrize("events", [1, 100, SMALL_RUN_EVENTS, 20_000, 60_000, 100_000, TOTAL_FLIGHTS])
+def test_the_policy_is_valid_and_the_stream_hot_then_cold_under_it(events: int) -> None:
+    plan = plan_for(events)
+    policy = resolve(topic=parse_override(plan.policy)).policy
+    assert not violations(policy)
+    assert 0 <= plan.cold_events < events
+    if plan.wants_scaling:
+        assert plan.trickle_rate < policy.split_msg_rate_in_threshold
+        assert plan.lasting_rate / 2 > policy.split_msg_rate_in_threshold, "two and three segments stay hot"
+        assert plan.cold_rate / policy.min_segments < policy.merge_msg_rate_in_threshold / 2
+
+
+def audited(*numbers: int, key: str | None = "k", events: int = 3) -> Audit:
+    audit = Audit(events)
+    for number in numbers:
+        audit.note_consumed(key, number)
+    return audit
+
+
+def test_the_books_notice_what_is_lost_doubled_or_out_of_order() -> None:
+    fine = audited(0, 1, 2)
+    assert (fine.consumed, fine.lost, fine.duplicated, fine.out_of_order) == (3, 0, 0, 0)
+    assert audited(0, 2).lost == 1
+    assert audited(0, 1, 1, 2).duplicated == 1
+    assert audited(0, 2, 1).out_of_order == 1
+    assert audited(0, 2, 1, key=None).out_of_order == 0
+    audit = audited()
+    audit.note_produced(Flight(0, None, b""))
+    assert audit.produced == 1
+
+
+def test_only_finished_operations_that_a_load_rule_asked_for_count() -> None:
+    sight = Sight()
+    sight.take_operations(
+        [
+            {"kind": "SPLIT", "reason": "msgRateIn", "outcome": "SUCCEEDED"},
+            {"kind": "SPLIT", "reason": "consumer-count", "outcome": "SUCCEEDED"},
+            {"kind": "SPLIT", "reason": "msgRateOut", "outcome": "ABORTED"},
+            {"kind": "MERGE", "reason": "manual", "outcome": "SUCCEEDED"},
+            {"kind": "MERGE", "reason": "cold", "outcome": "SUCCEEDED"},
+            {"kind": "SPLIT", "reason": "bytesRateIn", "outcome": None},
+        ]
+    )
+    assert (sight.splits, sight.merges, sight.other_operations) == (1, 1, 2)
+
+
+def test_a_load_report_counts_once_for_each_material_change() -> None:
+    sight = Sight()
+    for modified_at_ms in (5, 5, 6):
+        sight.take_loads({"known": True, "segments": {"0": {"modifiedAtMs": modified_at_ms}}})
+    assert len(sight.load_reports) == 2
