@@ -41,7 +41,6 @@ from scalable.segments.port import (
 from scalable.wire.batch import BatchHeader
 from scalable.wire.marks import Mark, clip, flatten
 
-_ATTEMPTS = 3
 Row = tuple[Any, ...]
 
 
@@ -216,37 +215,38 @@ class EmbeddedSegments:
         incarnation: int | None = None,
     ) -> CursorState:
         """Move the cursor up; see SegmentPort."""
-        fences = {"generation": generation, "cursor_incarnation": incarnation}
-        names = {**_names(key), "subscription": subscription, "position": position, **fences}
-        for _ in range(_ATTEMPTS):
-            row = self._execute(statements.ACKNOWLEDGE, names).fetchone()
-            if row is not None:
-                return CursorState(*row)
+        refused, at_position, at_incarnation = self._one(
+            statements.ACKNOWLEDGE,
+            key,
+            None,
+            subscription=subscription,
+            generation=generation,
+            cursor_incarnation=incarnation,
+            position=position,
+        )
+        if refused:
             cursor, _, end_offset = self._require_cursor(key, subscription)
-            refusal = ack_refusal(
+            raise ack_refusal(
                 key,
                 cursor,
                 generation=generation,
                 position=position,
                 incarnation=incarnation,
                 end_offset=end_offset,
-            )
-            if refusal is not None:
-                raise refusal
-            if cursor.position >= position:
-                return cursor
-        raise RuntimeError(f"the cursor {subscription} of {key} changes faster than it can be read")
+            ) or _changed_meanwhile(key, subscription)
+        return CursorState(subscription, at_position, at_incarnation, generation)
 
     def seek(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
         """Move the cursor anywhere; see SegmentPort."""
-        names = {**_names(key), "subscription": subscription, "position": position}
-        row = self._execute(statements.SEEK, names).fetchone()
-        if row is None:
+        refused, at_incarnation, at_generation = self._one(
+            statements.SEEK, key, None, subscription=subscription, position=position
+        )
+        if refused:
             _, low, high = self._require_cursor(key, subscription)
-            raise position_refusal(key, position=position, low=low, high=high) or RuntimeError(
-                f"the ends of {key} changed while a cursor was moved"
+            raise position_refusal(key, position=position, low=low, high=high) or _changed_meanwhile(
+                key, subscription
             )
-        return CursorState(*row)
+        return CursorState(subscription, position, at_incarnation, at_generation)
 
     def _require_cursor(self, key: SegmentKey, subscription: str) -> tuple[CursorState, int, int]:
         cursors, start_offset, end_offset = self._cursors(key, subscription)
@@ -295,6 +295,11 @@ class EmbeddedSegments:
         with connection.wrap_database_errors:
             cursor = psycopg.Cursor(connection.connection)
             return cursor.execute(statement, values, prepare=True, binary=True)
+
+
+def _changed_meanwhile(key: SegmentKey, subscription: str) -> RuntimeError:
+    """Make the error of a refusal whose cause was gone when it was looked for: the caller may try again."""
+    return RuntimeError(f"the cursor {subscription} of {key} changed while a refusal was explained")
 
 
 def _names(key: SegmentKey) -> dict[str, object]:

@@ -9,10 +9,11 @@ _FOLDER = Path(__file__).with_name("sql")
 _INSTALL_LOCK = 0x5CA1AB1E
 _NO_SCHEMA = """
 DROP TABLE IF EXISTS segment_schema;
-DROP FUNCTION IF EXISTS segment_marks, segment_marks_of, segment_trim, segment_delete, segment_terminate,
-    segment_create, segment_append, segment_mark_bounds, segment_own_sequence, segment_pass_fence,
+DROP FUNCTION IF EXISTS segment_seek, segment_acknowledge, segment_cursor_position, segment_marks,
+    segment_marks_of, segment_trim, segment_delete, segment_delete_cursors, segment_terminate, segment_create,
+    segment_add_cursors, segment_append, segment_mark_bounds, segment_own_sequence, segment_pass_fence,
     segment_lock, segment_end_offset;
-DROP TABLE IF EXISTS segment_cursor, segment_mark, segment_batch, segment_log;
+DROP TABLE IF EXISTS segment_position, segment_cursor, segment_mark, segment_batch, segment_log;
 """
 
 

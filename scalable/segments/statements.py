@@ -89,23 +89,19 @@ FROM unnest(%(producers)s::text[], %(starts)s::integer[], %(ends)s::integer[], %
 
 # The key share lock keeps the log from being deleted meanwhile, and lets appends pass.
 CREATE_CURSOR = """
-WITH log AS (
-    SELECT log_id, start_offset FROM segment_log
-    WHERE incarnation = %(incarnation)s AND segment_id = %(segment_id)s FOR KEY SHARE
-), made AS (
-    INSERT INTO segment_cursor (log_id, subscription, position)
-    SELECT log_id, %(subscription)s::text, coalesce(%(position)s::bigint, start_offset) FROM log
-    ON CONFLICT ON CONSTRAINT segment_cursor_pkey DO NOTHING
+WITH log AS MATERIALIZED (
+    SELECT l FROM segment_log l
+    WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s FOR KEY SHARE
 )
-SELECT log_id FROM log
+SELECT segment_add_cursors(log.l, ARRAY[%(subscription)s::text], %(position)s::bigint) FROM log
 """
 DELETE_CURSOR = """
-DELETE FROM segment_cursor c USING segment_log l
-WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
-  AND c.log_id = l.log_id AND c.subscription = %(subscription)s
+SELECT segment_delete_cursors(log_id, %(subscription)s::text) FROM segment_log
+WHERE incarnation = %(incarnation)s AND segment_id = %(segment_id)s
 """
 CURSORS = """
-SELECT c.subscription, c.position, c.incarnation, c.generation, segment_end_offset(l), l.start_offset
+SELECT c.subscription, segment_cursor_position(c.cursor_id), c.incarnation, c.generation,
+       segment_end_offset(l), l.start_offset
 FROM segment_log l LEFT JOIN segment_cursor c
   ON c.log_id = l.log_id AND c.subscription = coalesce(%(subscription)s::text, c.subscription)
 WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
@@ -116,22 +112,12 @@ UPDATE segment_cursor c SET generation = %(generation)s FROM segment_log l
 WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
   AND c.log_id = l.log_id AND c.subscription = %(subscription)s AND c.generation < %(generation)s
 """
-
-# The fences stand in the WHERE of the written row: a generation that moves while this waits for the row
-# refuses it.
 ACKNOWLEDGE = """
-UPDATE segment_cursor c SET position = %(position)s FROM segment_log l
-WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
-  AND c.log_id = l.log_id AND c.subscription = %(subscription)s
-  AND c.generation = %(generation)s
-  AND c.incarnation = coalesce(%(cursor_incarnation)s::bigint, c.incarnation)
-  AND c.position < %(position)s AND %(position)s <= segment_end_offset(l)
-RETURNING c.subscription, c.position, c.incarnation, c.generation
+SELECT refused, at_position, at_incarnation FROM segment_acknowledge(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(generation)s::bigint,
+    %(cursor_incarnation)s::bigint, %(position)s::bigint)
 """
 SEEK = """
-UPDATE segment_cursor c SET position = %(position)s, incarnation = c.incarnation + 1 FROM segment_log l
-WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
-  AND c.log_id = l.log_id AND c.subscription = %(subscription)s
-  AND %(position)s BETWEEN l.start_offset AND segment_end_offset(l)
-RETURNING c.subscription, c.position, c.incarnation, c.generation
+SELECT refused, at_incarnation, at_generation FROM segment_seek(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(position)s::bigint)
 """

@@ -48,15 +48,25 @@ CREATE TABLE segment_mark (
     CONSTRAINT segment_mark_pkey PRIMARY KEY (log_id, producer, inherited, hash_start)
 );
 
--- Acknowledgements update these rows in place: no index but the key, and room on the page.
+-- A subscription in one segment: who may acknowledge. Changed by a new owner and by a seek only.
 CREATE TABLE segment_cursor (
+    cursor_id    bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     log_id       bigint NOT NULL,
     subscription text NOT NULL,
-    position     bigint NOT NULL,
     incarnation  bigint NOT NULL DEFAULT 0,
     generation   bigint NOT NULL DEFAULT 0,
-    CONSTRAINT segment_cursor_pkey PRIMARY KEY (log_id, subscription)
-) WITH (fillfactor = 50);
+    CONSTRAINT segment_cursor_key UNIQUE (log_id, subscription)
+);
+
+-- Where cursors stand: the row with the highest incarnation and position rules. An acknowledgement inserts a row and
+-- deletes the one before; an update in place would leave versions under one key of the index, and while an old
+-- snapshot is open each reader of the cursor would walk over all of them.
+CREATE TABLE segment_position (
+    cursor_id   bigint NOT NULL,
+    incarnation bigint NOT NULL,
+    position    bigint NOT NULL,
+    CONSTRAINT segment_position_pkey PRIMARY KEY (cursor_id, incarnation, position)
+);
 
 -- The offset behind the last batch of a log. To be trusted by a writer only under the lock of the log's row, in a
 -- statement that began after the lock was had: an earlier snapshot would miss the batch that was waited for.
@@ -189,6 +199,16 @@ BEGIN
 END
 $$;
 
+-- Adds the cursors that are not there, at a position or (NULL) at the first offset that is kept.
+CREATE FUNCTION segment_add_cursors(log segment_log, subscriptions text[], a_position bigint) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    WITH made AS (
+        INSERT INTO segment_cursor (log_id, subscription) SELECT log.log_id, name FROM unnest(subscriptions) AS name
+        ON CONFLICT ON CONSTRAINT segment_cursor_key DO NOTHING RETURNING cursor_id
+    )
+    INSERT INTO segment_position SELECT cursor_id, 0, coalesce(a_position, log.start_offset) FROM made
+$$;
+
 CREATE FUNCTION segment_create(
     an_incarnation bigint, a_segment_id bigint, a_hash_start integer, a_hash_end integer, subscriptions text[],
     an_operation text, a_token bigint, OUT refusal text
@@ -205,9 +225,7 @@ BEGIN
     ELSIF NOT segment_pass_fence(log.log_id, an_operation, a_token) THEN
         refusal := 'fenced';
     ELSE
-        INSERT INTO segment_cursor (log_id, subscription, position)
-        SELECT log.log_id, name, log.start_offset FROM unnest(subscriptions) AS name
-        ON CONFLICT ON CONSTRAINT segment_cursor_pkey DO NOTHING;
+        PERFORM segment_add_cursors(log, subscriptions, NULL);
     END IF;
 END
 $$;
@@ -233,6 +251,16 @@ BEGIN
 END
 $$;
 
+-- Removes one cursor of a log, or (NULL) all.
+CREATE FUNCTION segment_delete_cursors(a_log_id bigint, a_subscription text) RETURNS void
+LANGUAGE sql VOLATILE AS $$
+    WITH gone AS (
+        DELETE FROM segment_cursor
+        WHERE log_id = a_log_id AND subscription = coalesce(a_subscription, subscription) RETURNING cursor_id
+    )
+    DELETE FROM segment_position p USING gone WHERE p.cursor_id = gone.cursor_id
+$$;
+
 CREATE FUNCTION segment_delete(an_incarnation bigint, a_segment_id bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -242,7 +270,7 @@ BEGIN
     RETURNING log_id INTO a_log_id;
     DELETE FROM segment_batch WHERE log_id = a_log_id;
     DELETE FROM segment_mark WHERE log_id = a_log_id;
-    DELETE FROM segment_cursor WHERE log_id = a_log_id;
+    PERFORM segment_delete_cursors(a_log_id, NULL);
 END
 $$;
 
@@ -316,4 +344,64 @@ LANGUAGE sql STABLE AS $$
     FROM newest JOIN segment_log log ON log.log_id = a_log_id
     UNION ALL
     SELECT m.producer, m.hash_start, m.hash_end, m.last_sequence FROM segment_mark m WHERE m.log_id = a_log_id
+$$;
+
+CREATE FUNCTION segment_cursor_position(a_cursor_id bigint) RETURNS bigint
+LANGUAGE sql STABLE AS $$
+    SELECT position FROM segment_position
+    WHERE cursor_id = a_cursor_id ORDER BY incarnation DESC, position DESC LIMIT 1
+$$;
+
+-- Moves a cursor up under the lock of its row, which has the fences: a new owner or a seek that comes meanwhile waits,
+-- or was waited for and refuses this. The position is read in a later statement than the lock, so that it counts the
+-- acknowledgement that was waited for. A refusal names the fence; the caller reads the cursor to tell the numbers.
+CREATE FUNCTION segment_acknowledge(
+    an_incarnation bigint, a_segment_id bigint, a_subscription text, a_generation bigint, a_cursor_incarnation bigint,
+    new_position bigint, OUT refused boolean, OUT at_position bigint, OUT at_incarnation bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    log    segment_log;
+    cursor segment_cursor;
+BEGIN
+    SELECT * INTO log FROM segment_log WHERE incarnation = an_incarnation AND segment_id = a_segment_id;
+    SELECT * INTO cursor FROM segment_cursor c
+    WHERE c.log_id = log.log_id AND c.subscription = a_subscription AND c.generation = a_generation
+      AND c.incarnation = coalesce(a_cursor_incarnation, c.incarnation)
+    FOR NO KEY UPDATE;
+    refused := NOT FOUND OR new_position NOT BETWEEN 0 AND segment_end_offset(log);
+    IF refused THEN
+        RETURN;
+    END IF;
+    at_incarnation := cursor.incarnation;
+    at_position := segment_cursor_position(cursor.cursor_id);
+    IF new_position > at_position THEN
+        INSERT INTO segment_position VALUES (cursor.cursor_id, cursor.incarnation, new_position);
+        DELETE FROM segment_position p
+        WHERE p.cursor_id = cursor.cursor_id AND p.incarnation = cursor.incarnation AND p.position = at_position;
+        at_position := new_position;
+    END IF;
+END
+$$;
+
+-- Moves a cursor anywhere between the ends of the log and raises its incarnation.
+CREATE FUNCTION segment_seek(
+    an_incarnation bigint, a_segment_id bigint, a_subscription text, new_position bigint,
+    OUT refused boolean, OUT at_incarnation bigint, OUT at_generation bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    log         segment_log;
+    a_cursor_id bigint;
+BEGIN
+    SELECT * INTO log FROM segment_log WHERE incarnation = an_incarnation AND segment_id = a_segment_id;
+    refused := NOT coalesce(new_position BETWEEN log.start_offset AND segment_end_offset(log), false);
+    IF refused THEN
+        RETURN;
+    END IF;
+    UPDATE segment_cursor c SET incarnation = c.incarnation + 1
+    WHERE c.log_id = log.log_id AND c.subscription = a_subscription
+    RETURNING c.cursor_id, c.incarnation, c.generation INTO a_cursor_id, at_incarnation, at_generation;
+    refused := NOT FOUND;
+    DELETE FROM segment_position p WHERE p.cursor_id = a_cursor_id;
+    INSERT INTO segment_position SELECT a_cursor_id, at_incarnation, new_position WHERE NOT refused;
+END
 $$;
