@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -68,11 +70,21 @@ class Launched:
         self.process.send_signal(number)
         return self.process.wait(60)
 
+    def children(self, *words: str) -> list[psutil.Process]:
+        """Return the processes whose command line has all the words, oldest first."""
+        found = [p for p in marked(self.mark) if all(word in " ".join(p.cmdline()) for word in words)]
+        return sorted(found, key=lambda process: float(process.create_time()))
+
     def child(self, *words: str) -> psutil.Process:
         """Return the child whose command line has all the words."""
-        found = [p for p in marked(self.mark) if all(word in " ".join(p.cmdline()) for word in words)]
+        found = self.children(*words)
         assert found, f"no process with {words}"
-        return min(found, key=lambda process: process.create_time())
+        return found[0]
+
+    def replaced(self, gone: psutil.Process, *words: str) -> bool:
+        """Tell whether another process does the work of one that is gone."""
+        pids = [process.pid for process in self.children(*words)]
+        return gone.pid not in pids and pids != []
 
     def clean(self) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -96,16 +108,26 @@ def serves(url: str) -> bool:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_instance_serves_and_leaves_nothing_when_asked_to_stop(
-    launched: Launched, number: signal.Signals
-) -> None:
+def test_an_instance_serves_and_leaves_nothing_after_sigterm(launched: Launched) -> None:
     launched.start(without="--no-demo")
     assert serves(launched.url)
     for name in ("admin-token", "system-token", "admin-password", "secret-key", "token-secret"):
         assert stat.S_IMODE((launched.data / name).stat().st_mode) == 0o600, name
     assert (launched.data / "admin-password").read_text().strip() in launched.output.read_text()
-    assert launched.signal(number) == 0
+    secrets = {(launched.data / name).read_text().strip() for name in ("secret-key", "token-secret")}
+    reporter = launched.child("spark.load_report").environ()
+    assert secrets.isdisjoint(reporter.values())
+    assert not {"DATABASE_URL", "REDIS_URL"} & set(reporter)
+    assert launched.signal(signal.SIGTERM) == 0
+    assert marked(launched.mark) == []
+
+
+def test_ctrl_c_twice_still_stops_everything_in_order(launched: Launched) -> None:
+    launched.start()
+    assert launched.process is not None
+    launched.process.send_signal(signal.SIGINT)
+    assert launched.signal(signal.SIGINT) == 0
+    assert launched.output.read_text().rstrip().endswith("stopped")
     assert marked(launched.mark) == []
 
 
@@ -132,17 +154,13 @@ def test_a_supervisor_killed_together_with_its_guard_blocks_nothing_either(launc
     assert marked(launched.mark) == []
 
 
-@pytest.mark.parametrize("words", [("uvicorn",), ("celery", "worker"), ("valkey",), ("postgres", "-D")])
-def test_whatever_dies_comes_back(launched: Launched, words: tuple[str, ...]) -> None:
+def test_whatever_dies_comes_back(launched: Launched) -> None:
     launched.start()
-    url, before = launched.url, launched.child(*words)
-    kill_hard(before.pid)
-    wait_until(lambda: not psutil.pid_exists(before.pid) and bool(_again(launched, words)), seconds=30)
-    wait_until(lambda: serves(url), seconds=30)
-
-
-def _again(launched: Launched, words: tuple[str, ...]) -> list[psutil.Process]:
-    return [p for p in marked(launched.mark) if all(word in " ".join(p.cmdline()) for word in words)]
+    for words in (("uvicorn",), ("celery", "worker"), ("celery", "beat"), ("valkey",), ("postgres", "-D")):
+        before = launched.child(*words)
+        kill_hard(before.pid)
+        wait_until(partial(launched.replaced, before, *words), seconds=30)
+    wait_until(lambda: serves(launched.url), seconds=30)
 
 
 def test_two_instances_live_side_by_side(launched: Launched, tmp_path: Path) -> None:
@@ -161,19 +179,16 @@ def test_two_instances_live_side_by_side(launched: Launched, tmp_path: Path) -> 
     assert marked(second.mark) == []
 
 
-def test_a_port_that_was_asked_for_and_is_taken_is_one_line_and_a_hint(
-    launched: Launched, tmp_path: Path
-) -> None:
-    launched.start()
-    port = launched.url.rsplit(":", 1)[1]
-    command = [sys.executable, "-m", "launch", "up", "--no-demo", "--port", port]
-    refused = subprocess.run(
-        [*command, "--data-dir", str(tmp_path / "other")],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_a_port_that_was_asked_for_and_is_taken_is_one_line_and_a_hint(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = subprocess.run(
+            [sys.executable, "-m", "launch", "up", "--port", port, "--data-dir", str(tmp_path / "data")],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     assert refused.returncode == 1
     assert refused.stderr.splitlines() == [
         f"error: port {port} is taken",

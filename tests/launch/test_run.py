@@ -1,0 +1,98 @@
+"""`./run` sets up with nothing but a bare Python, and says in one line what is missing."""
+
+import subprocess
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.process import ROOT
+
+RUN = ROOT / "run"
+
+
+@pytest.fixture
+def run() -> Any:
+    """The file `run`, loaded as a module."""
+    loader = SourceFileLoader("run_script", str(RUN))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # Without site-packages: it must work before anything is installed.
+    command = [sys.executable, "-I", "-S", str(RUN), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_help_needs_no_environment() -> None:
+    result = call("help")
+    assert result.returncode == 0
+    assert "./run [command]" in result.stdout
+
+
+def test_an_unknown_command_is_refused_with_the_help() -> None:
+    result = call("dance")
+    assert result.returncode == 2
+    assert result.stderr.startswith("error: no command 'dance'")
+
+
+def test_an_old_python_is_told_what_it_lacks(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.sys, "version_info", (3, 9, 6))
+    monkeypatch.setattr(run.shutil, "which", lambda name: None)
+    with pytest.raises(run.SetupError, match=r"Python 3\.11 or newer is needed") as caught:
+        run.python_for_environment()
+    assert "python3-venv" in caught.value.hint
+
+
+def test_an_old_python_uses_a_newer_one_beside_it(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.sys, "version_info", (3, 9, 6))
+    monkeypatch.setattr(run.shutil, "which", lambda name: "/opt/python3.12" if name == "python3.12" else None)
+    assert run.python_for_environment() == "/opt/python3.12"
+
+
+def test_a_python_without_ensurepip_is_told_what_to_install(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(command: list[str], **options: Any) -> bytes:
+        raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr(run, "VENV", tmp_path / "venv")
+    monkeypatch.setattr(run, "PYTHON", tmp_path / "venv" / "bin" / "python")
+    monkeypatch.setattr(run.subprocess, "check_output", fails)
+    with pytest.raises(run.SetupError, match="cannot make virtual environments") as caught:
+        run.make_environment(None)
+    assert "apt-get install python3-venv" in caught.value.hint
+
+
+def test_a_changed_requirement_is_installed_anew(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("requirements.txt", "requirements-dev.txt", "constraints.txt"):
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    monkeypatch.setattr(run, "VENV", tmp_path)
+    assert not run.is_installed(developer=False)
+    run.stamp(developer=True).touch()
+    assert run.is_installed(developer=True)
+    assert run.is_installed(developer=False)
+    (tmp_path / "constraints.txt").write_text("another")
+    assert not run.is_installed(developer=False)
+
+
+def test_the_environment_of_a_broken_interpreter_is_made_again(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "bin" / "python").symlink_to("/nowhere/python")
+    monkeypatch.setattr(run, "VENV", venv)
+    monkeypatch.setattr(run, "PYTHON", venv / "bin" / "python")
+    run.make_environment(None)
+    assert subprocess.check_output([venv / "bin" / "python", "-c", "print('ok')"], text=True) == "ok\n"
