@@ -1,0 +1,91 @@
+"""The OpenAPI description tells the truth, and no request that it allows makes the server fail."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.urls import get_resolver
+
+from scalable.api.errors import ANSWERS
+from scalable.api.views.base import DoorView
+from scalable.api.views.description import description
+from tests.api.peers import rest as call
+from tests.api.rest import Rest
+from tests.processes import ProcessFactory
+
+UNDESCRIBED = {"openapi", "docs"}
+RUN_SECONDS = 250
+
+CONFIGURATION = """
+[parameters]
+"path.tenant" = ["public", "system"]
+"path.namespace" = ["default", "load"]
+"path.topic" = ["orders", "samples", "new"]
+"path.segment_id" = [0, 1, 2, 3]
+"path.other_segment_id" = [1, 2, 9]
+"""
+
+
+def test_every_door_is_described_with_all_it_may_answer() -> None:
+    paths = description()["paths"]
+    for pattern in get_resolver().url_patterns:
+        view = getattr(getattr(pattern, "callback", None), "view_class", None)
+        if view is None or not issubclass(view, DoorView) or pattern.name in UNDESCRIBED:
+            continue
+        path = "/" + re.sub(r"<str:(\w+)>", r"{\1}", str(pattern.pattern))
+        for method, door in view.doors.items():
+            answers = paths[path][method.lower()]["responses"]
+            expected = {str(status) for status in door.answers}
+            expected |= {str(ANSWERS[error.code].status) for error in door.errors}
+            assert expected <= set(answers), (method, path)
+            for error in door.errors:
+                assert f"`{error.code}`" in answers[str(ANSWERS[error.code].status)]["description"]
+
+
+def test_every_operation_has_a_name_of_its_own() -> None:
+    names = [
+        operation["operationId"] for path in description()["paths"].values() for operation in path.values()
+    ]
+    assert len(names) == len(set(names))
+
+
+def test_the_pages_need_nobody_elses_server(db: None) -> None:
+    page = Rest().call("GET", "/docs").content.decode()
+    assert "://" not in page
+    assets = re.findall(r'(?:href|src)="/static/([^"]+)"', page)
+    assert len(assets) == 3
+    assert all(finders.find(asset) for asset in assets)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("role", "phases"), [("admin", "coverage,fuzzing"), ("system", "coverage")])
+def test_requests_of_the_description(
+    processes: ProcessFactory, tmp_path: Path, role: str, phases: str
+) -> None:
+    """Hundreds of requests, valid and not: none ends in a server error, or in an answer that is not told."""
+    node = processes.node(SCALABLE_OPERATION_WAIT_SECONDS="0.05", SCALABLE_LOG_LEVEL="ERROR")
+    processes.worker()
+    call(node, "PUT", "public/default/orders", params={"numInitialSegments": 4})
+    (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
+    token = {"admin": node.admin_token, "system": node.system_token}[role]
+    checks = (
+        "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance,"
+        "negative_data_rejection,unsupported_method"
+    )
+    run = subprocess.run(
+        [
+            *(sys.executable, "-m", "schemathesis.cli", "run", f"{node.url}/openapi.json"),
+            *("--header", f"Authorization:Bearer {token}", "--checks", checks),
+            *("--phases", phases, "--max-examples", "8", "--seed", "1"),
+            *("--suppress-health-check", "all", "--warnings", "off"),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout[-8_000:] + run.stderr[-2_000:]
