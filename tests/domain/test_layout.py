@@ -134,6 +134,11 @@ def test_vector_24_one_time_stamp_for_parent_and_children() -> None:
     assert layout.get(1).sealed_epoch == 0
 
 
+def test_time_may_begin_at_zero() -> None:
+    layout = Layout.initial(1, 0)
+    layout.apply(layout.plan_split(0), 0).check()
+
+
 def test_vector_26_an_active_segment_is_not_pruned() -> None:
     with pytest.raises(SegmentNotPrunable):
         initial(1).prune(0)

@@ -226,6 +226,11 @@ def test_a_child_stays_with_the_consumer_of_its_parent_where_that_costs_nothing(
     assert assign(open_ids, ["a", "b"], before, preferred) == {0: "a", 2: "b", 3: "b"}
 
 
+def test_a_consumer_that_must_give_something_up_gives_what_another_is_preferred_for() -> None:
+    owners = assign([0, 1, 2, 3], ["a", "b"], dict.fromkeys(range(4), "a"), {0: "b", 1: "b"})
+    assert owners == {0: "b", 1: "b", 2: "a", 3: "a"}
+
+
 def test_a_preference_never_costs_balance_or_a_move() -> None:
     before = {0: "a", 1: "b"}
     owners = assign([0, 1, 2, 3], ["a", "b"], before, {0: "b", 2: "b", 3: "b"})
