@@ -24,7 +24,7 @@ from scalable.domain.errors import (
     SegmentNotFound,
     TopicNotFound,
 )
-from scalable.domain.operations import Outcome, Phase, may_abort
+from scalable.domain.operations import Phase, may_abort
 from scalable.segments.registry import segment_port
 from scalable.services.reshaping import Drive, Step, SubscriptionsMoved, step_to
 from scalable.services.scaling import announce_step, delete_children
@@ -108,6 +108,7 @@ def _take_step(drive: Drive, phase: Phase, probe: Probe) -> None:
 
 def _act_and_record(drive: Drive, phase: Phase, step: Step, probe: Probe, started_at: float) -> None:
     step.effect(drive)
+    drive.revision = None
     with transaction.atomic():
         step.commit(drive)
         probe(phase, Moment.AFTER_EFFECT)
@@ -116,7 +117,7 @@ def _act_and_record(drive: Drive, phase: Phase, step: Step, probe: Probe, starte
 
 def _record(drive: Drive, phase: Phase, started_at: float) -> None:
     """Move on to a phase, in the transaction of its effects on the metadata."""
-    revision = topics.raise_revision(drive.operation.incarnation)
+    revision = drive.revision or topics.raise_revision(drive.operation.incarnation)
     elapsed_ms = round((perf_counter() - started_at) * 1000, 3)
     operation = replace(
         drive.operation,
@@ -125,9 +126,10 @@ def _record(drive: Drive, phase: Phase, started_at: float) -> None:
         results=drive.results,
         epoch=drive.epoch,
     )
-    store.advance(drive.lease, operation, seconds=settings.SCALABLE_OPERATION_LEASE_SECONDS)
     if phase is Phase.NOTIFIED:
-        store.finish(drive.lease, Outcome.SUCCEEDED)
+        store.succeed(drive.lease, operation)
+    else:
+        store.advance(drive.lease, operation, seconds=settings.SCALABLE_OPERATION_LEASE_SECONDS)
     announce_step(operation, revision)
     drive.operation = operation
 
@@ -151,7 +153,7 @@ def _stop(drive: Drive, error: Exception) -> None:
 def _fail(drive: Drive, error: dict[str, Any]) -> None:
     with transaction.atomic():
         revision = topics.raise_revision(drive.operation.incarnation)
-        store.finish(drive.lease, Outcome.FAILED, error=error)
+        store.fail(drive.lease, error)
         announce_step(drive.operation, revision)
     delete_children(drive.operation)
 

@@ -29,13 +29,17 @@ class SubscriptionsMoved(Exception):
 
 @dataclass
 class Drive:
-    """One runner's work on one operation: what it knows, under which lease, and what it found out."""
+    """One runner's work on one operation: what it knows, under which lease, and what it found out.
+
+    `revision` is the topic's as the present transaction raised it, None as long as it has not.
+    """
 
     operation: OperationView
     lease: OperationLease
     port: SegmentPort
     results: dict[str, Any] = field(init=False)
     epoch: int | None = field(init=False)
+    revision: int | None = None
     renewed_at: float = field(default_factory=monotonic)
 
     def __post_init__(self) -> None:
@@ -145,8 +149,10 @@ def _reshape_in_place(drive: Drive) -> None:
 
 def _replace_layout(drive: Drive, topic: TopicView) -> None:
     layout = topic.layout.apply(drive.operation.plan, milliseconds(database_now()))
-    topics.write_layout(topic, layout)
-    topics.record_reshape_time(topic.incarnation, drive.operation.kind, drive.operation.created_at_ms)
+    operation = drive.operation
+    drive.revision = topics.write_reshaped_layout(
+        topic, layout, kind=operation.kind, started_at_ms=operation.created_at_ms
+    )
     drive.epoch = layout.epoch
 
 

@@ -105,12 +105,12 @@ def _running(topic: TopicView, plan: ReshapePlan) -> OperationView | None:
 
 def _begin(topic: TopicView, plan: ReshapePlan, *, actor: str, reason: str) -> OperationView:
     """Burn the children's ids for good: an abort leaves a gap, and no store is taken for another."""
-    topics.reserve(topic, topic.layout.reserve(plan))
+    revision = topics.reserve(topic, topic.layout.reserve(plan))
     operation = store.insert(
         incarnation=topic.incarnation, topic=topic.name, plan=plan, actor=actor, reason=reason
     )
     announce.publish(announce.OperationRequested(operation.operation_id))
-    announce_step(operation, topics.raise_revision(topic.incarnation))
+    announce_step(operation, revision)
     return operation
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db import transaction
+from django.db import connection
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Greatest
 
@@ -84,6 +84,24 @@ class OperationLease:
         """Give the error of a driver that was superseded."""
         return LeaseLost(resource=f"operation {self.operation_id}", token=self.token)
 
+
+# One statement, since every operation waits for it. A locked row is being written by its present driver.
+_TAKE_LEASE = """
+UPDATE scalable_operation SET
+    lease_holder = %(runner)s,
+    lease_token = lease_token + 1,
+    lease_expires_at = clock_timestamp() + make_interval(secs => %(seconds)s),
+    attempts = attempts + 1,
+    timings = CASE WHEN attempts > 0 THEN timings ELSE jsonb_build_object(
+        'PLANNED', round(extract(epoch FROM clock_timestamp() - created_at) * 1000, 3)) END
+WHERE id = (
+    SELECT id FROM scalable_operation
+    WHERE id = %(key)s AND outcome IS NULL
+      AND (lease_expires_at IS NULL OR lease_expires_at <= clock_timestamp())
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+RETURNING lease_token
+"""
 
 # Reading.
 
@@ -162,22 +180,10 @@ def insert(
 
 def take_lease(operation_id: str, *, runner: str, seconds: float) -> OperationLease | None:
     """Take the lease with a higher token; None when the operation is finished, held, or not due."""
-    due = Q(lease_expires_at=None) | Q(lease_expires_at__lte=ClockTimestamp())
-    rows = OperationRow.objects.filter(due, pk=_key(operation_id), outcome=None)
-    with transaction.atomic():
-        # A locked row is being written by its present driver.
-        row = rows.select_for_update(no_key=True, skip_locked=True).first()
-        if row is None:
-            return None
-        token = row.lease_token + 1
-        OperationRow.objects.filter(pk=row.pk).update(
-            timings=row.timings or {Phase.PLANNED.value: _elapsed_ms(row)},
-            lease_holder=runner,
-            lease_token=token,
-            lease_expires_at=seconds_from_now(seconds),
-            attempts=row.attempts + 1,
-        )
-        return OperationLease(operation_id, token)
+    with connection.cursor() as cursor:
+        cursor.execute(_TAKE_LEASE, {"key": _key(operation_id), "runner": runner, "seconds": seconds})
+        row: tuple[int] | None = cursor.fetchone()
+    return None if row is None else OperationLease(operation_id, row[0])
 
 
 def renew(lease: OperationLease, *, seconds: float) -> None:
@@ -198,9 +204,20 @@ def advance(lease: OperationLease, operation: OperationView, *, seconds: float) 
     )
 
 
-def finish(lease: OperationLease, outcome: Outcome, *, error: Mapping[str, Any] | None = None) -> None:
-    """Record how a driven operation ended and give up its claims; raises LeaseLost."""
-    _write(lease, **_ending(outcome, error))
+def succeed(lease: OperationLease, operation: OperationView) -> None:
+    """Record the last phase and the success, and give up the claims; raises LeaseLost."""
+    _write(
+        lease,
+        phase=operation.phase.value,
+        timings=dict(operation.timings),
+        **_ending(Outcome.SUCCEEDED, None),
+    )
+    OperationClaim.objects.filter(operation_id=lease.operation_id).delete()
+
+
+def fail(lease: OperationLease, error: Mapping[str, Any]) -> None:
+    """Record that a driven operation failed, and give up its claims; raises LeaseLost."""
+    _write(lease, **_ending(Outcome.FAILED, error))
     OperationClaim.objects.filter(operation_id=lease.operation_id).delete()
 
 
@@ -258,10 +275,6 @@ def _one(rows: QuerySet[OperationRow], operation_id: str) -> OperationView:
     if row is None:
         raise OperationNotFound(operation_id=operation_id)
     return _view(row)
-
-
-def _elapsed_ms(row: OperationRow) -> float:
-    return round((database_now() - row.created_at).total_seconds() * 1000, 3)
 
 
 def _view(row: OperationRow, topic: TopicName | None = None) -> OperationView:

@@ -135,42 +135,44 @@ def insert(
     return lock_incarnation(row.pk)
 
 
-def reserve(topic: TopicView, layout: Layout) -> None:
-    """Record which segment ids are burnt."""
-    TopicRow.objects.filter(pk=topic.incarnation).update(next_segment_id=layout.next_segment_id)
+def reserve(topic: TopicView, layout: Layout) -> int:
+    """Record which segment ids are burnt, and give the new revision."""
+    return raise_revision(topic.incarnation, next_segment_id=layout.next_segment_id)
 
 
-def write_layout(topic: TopicView, layout: Layout) -> None:
-    """Replace the topic's layout by a later one, row by changed row."""
+def write_layout(topic: TopicView, layout: Layout, **columns: Any) -> int:
+    """Replace the topic's layout by a later one, row by changed row, and give the new revision.
+
+    `columns` of the topic's own row are written in the same statement as its epoch.
+    """
     before = topic.layout.segments
     changed = [segment for key, segment in layout.segments.items() if before.get(key) not in (None, segment)]
     # Sealed first: the exclusion constraint is checked at once.
     for segment in sorted(changed, key=lambda segment: segment.is_active):
         _segment_rows(topic.incarnation, segment.segment_id).update(**_columns(segment))
-    _insert_segments(
-        topic.incarnation, (layout.segments[key] for key in layout.segments.keys() - before.keys())
-    )
+    added = layout.segments.keys() - before.keys()
+    _insert_segments(topic.incarnation, (layout.segments[key] for key in added))
     gone = list(before.keys() - layout.segments.keys())
     if gone:
         SegmentRow.objects.filter(topic_id=topic.incarnation, segment_id__in=gone).delete()
-    TopicRow.objects.filter(pk=topic.incarnation).update(
-        epoch=layout.epoch, next_segment_id=layout.next_segment_id
-    )
+    counters = {"epoch": layout.epoch, "next_segment_id": layout.next_segment_id}
+    return raise_revision(topic.incarnation, **counters, **columns)
 
 
-def record_reshape_time(incarnation: int, kind: OperationKind, started_at_ms: int) -> None:
-    """Remember when the last successful split or merge was started; cooldowns are measured from it."""
+def write_reshaped_layout(
+    topic: TopicView, layout: Layout, *, kind: OperationKind, started_at_ms: int
+) -> int:
+    """Replace the layout after a split or merge, and remember when that was started, for the cooldowns."""
     column = "last_split_at" if kind is OperationKind.SPLIT else "last_merge_at"
-    TopicRow.objects.filter(pk=incarnation).update(**{column: moment(started_at_ms)})
+    return write_layout(topic, layout, **{column: moment(started_at_ms)})
 
 
-def raise_revision(incarnation: int) -> int:
-    """Raise the revision and give the new one; this locks the row. Raises TopicNotFound."""
+def raise_revision(incarnation: int, **columns: Any) -> int:
+    """Raise the revision, with other columns of the row, and give it; locks the row. Raises TopicNotFound."""
+    assignments = ", ".join(["revision = revision + 1", *(f"{column} = %({column})s" for column in columns)])
+    statement = f"UPDATE scalable_topic SET {assignments} WHERE id = %(key)s RETURNING revision"
     with connection.cursor() as cursor:
-        cursor.execute(
-            "UPDATE scalable_topic SET revision = revision + 1 WHERE id = %s RETURNING revision",
-            [incarnation],
-        )
+        cursor.execute(statement, {**columns, "key": incarnation})
         row: tuple[int] | None = cursor.fetchone()
     if row is None:
         raise TopicNotFound(topic=f"#{incarnation}")
