@@ -1,12 +1,11 @@
 """A bare WebSocket peer for tests: frames in, frames out, nothing kept from the server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import ParamSpec, TypeVar
 
 import httpx
-import pytest
 from django.db import connections
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
@@ -71,13 +70,20 @@ class Peer:
                 return frame
 
     async def close_code(self) -> int:
-        """The code with which the server closes; frames until then are skipped."""
+        """The code with which the connection ends; frames until then are skipped."""
         async with asyncio.timeout(WAIT_SECONDS):
-            with pytest.raises(ConnectionClosed) as caught:
+            await self.connection.wait_closed()
+        assert self.connection.close_code is not None
+        return self.connection.close_code
+
+    async def frames_until_closed(self) -> list[str | bytes]:
+        """What was on its way when the connection ended."""
+        found: list[str | bytes] = []
+        async with asyncio.timeout(WAIT_SECONDS):
+            with suppress(ConnectionClosed):
                 while True:
-                    await self.connection.recv()
-        assert caught.value.rcvd is not None, "the connection ended without a close frame"
-        return caught.value.rcvd.code
+                    found.append(await self.connection.recv())
+        return found
 
 
 @asynccontextmanager
@@ -116,6 +122,15 @@ async def ask(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
             connections.close_all()
 
     return await asyncio.to_thread(call)
+
+
+async def eventually(look: Callable[[], Awaitable[T]]) -> T:
+    """What a look at another process gives, once it gives something."""
+    async with asyncio.timeout(WAIT_SECONDS):
+        while True:
+            if found := await look():
+                return found
+            await asyncio.sleep(0.05)
 
 
 def batch(

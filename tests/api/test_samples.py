@@ -1,6 +1,5 @@
 """Load samples of a real node, read back from the system topic."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -13,7 +12,7 @@ from scalable.services import messages, topics
 from scalable.services.sampling import SAMPLES_TOPIC
 from scalable.wire.batch import decode_batch
 from scalable.wire.frames import Publish, Receipt, Welcome, count_parts
-from tests.api.peers import ask, batch, keys_in, socket
+from tests.api.peers import ask, batch, eventually, keys_in, socket
 
 NAME = TopicName("public", "default", "orders")
 PATH = "produce/public/default/orders"
@@ -45,17 +44,13 @@ async def sample_messages() -> list[dict[str, Any]]:
 
 async def samples_of(incarnation: int, *, until: int) -> list[dict[str, Any]]:
     """The samples of a topic, once there are as many."""
-    async with asyncio.timeout(20):
-        while True:
-            found = [
-                sample
-                for message in await sample_messages()
-                for sample in message["samples"]
-                if sample["incarnation"] == incarnation
-            ]
-            if len(found) >= until:
-                return found
-            await asyncio.sleep(0.1)
+
+    async def look() -> list[dict[str, Any]]:
+        samples = [sample for message in await sample_messages() for sample in message["samples"]]
+        found = [sample for sample in samples if sample["incarnation"] == incarnation]
+        return found if len(found) >= until else []
+
+    return await eventually(look)
 
 
 async def test_counts_zeros_and_numbers(live_node: LiveNode, topic: topics.TopicView) -> None:
