@@ -96,3 +96,15 @@ def test_the_environment_of_a_broken_interpreter_is_made_again(
     monkeypatch.setattr(run, "PYTHON", venv / "bin" / "python")
     run.make_environment(None)
     assert subprocess.check_output([venv / "bin" / "python", "-c", "print('ok')"], text=True) == "ok\n"
+
+
+def test_an_environment_of_another_account_is_one_line(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(command: list[str], **options: Any) -> int:
+        raise PermissionError(13, "Permission denied", command[0])
+
+    monkeypatch.setattr(run, "PYTHON", Path(sys.executable))
+    monkeypatch.setattr(run.subprocess, "call", refuse)
+    with pytest.raises(run.SetupError, match="may not run"):
+        run.make_environment(None)
