@@ -8,6 +8,7 @@ import { figures, Panels } from "./panels.js";
 import { hex, rate } from "./format.js";
 
 const TILES_MS = 15000;
+const MINUTE_MS = 60000;
 const { tenant, namespace, topic: name } = document.getElementById("topic").dataset;
 const path = topicPath(tenant, namespace, name);
 const map = new TopicMap(document.getElementById("map"), document.getElementById("legend"), select);
@@ -33,7 +34,7 @@ async function refreshTiles() {
   if (document.hidden || Date.now() - tilesAt < TILES_MS) return;
   tilesAt = Date.now();
   const [fromMs, toMs] = map.window();
-  const answer = await get(`${path}/tiles?fromMs=${Math.floor(fromMs)}&toMs=${Math.ceil(toMs)}`).catch(() => null);
+  const answer = await get(`${path}/tiles?fromMs=${Math.floor(fromMs) - MINUTE_MS}&toMs=${Math.ceil(toMs)}`).catch(() => null);
   if (answer) map.setTiles(answer.tiles);
 }
 

@@ -1,0 +1,169 @@
+"""The map shows what REST says: rectangles, edges, marks and colours; and it can be walked by keyboard."""
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.browser.conftest import Console
+from tests.browser.picture import Axes, colour, expected_edges, expected_marks
+
+PIXEL = 1.5
+BOXES = """() => Object.fromEntries([...document.querySelectorAll('.segment')].map(one => {
+  const sides = ['x', 'y', 'width', 'height'].map(side => [side, Number(one.getAttribute(side))]);
+  return [one.dataset.segment, Object.fromEntries(sides)]; }))"""
+PAINTED = """([x, y]) => { const canvas = document.querySelector('#map canvas');
+  const dots = canvas.width / canvas.clientWidth;
+  return [...canvas.getContext('2d').getImageData(x * dots, y * dots, 1, 1).data].slice(0, 3); }"""
+RATES = {3: 9_500.0, 4: 5_000.0, 5: 400.0, 6: 12_000.0}
+
+
+def grow(console: Console, name: str) -> None:
+    """Make a topic of seven segments: split 0, then both of its children."""
+    console.call("PUT", f"scalable/public/default/{name}")
+    for segment_id in (0, 1, 2):
+        console.call("POST", f"scalable/public/default/{name}/split/{segment_id}")
+
+
+def report(console: Console, name: str, rates: dict[int, float]) -> None:
+    """Report known loads as the pipeline does."""
+    incarnation = console.topic(name)["incarnation"]
+    loads = [
+        {
+            "topic": f"topic://public/default/{name}",
+            "incarnation": incarnation,
+            "segmentId": segment_id,
+            "msgRateIn": rate,
+            "bytesRateIn": rate * 10,
+            "msgRateOut": rate,
+            "bytesRateOut": rate * 10,
+        }
+        for segment_id, rate in rates.items()
+    ]
+    body = {"reporter": "test", "watermarkMs": int(time.time() * 1000), "loads": loads}
+    console.call("POST", "scalable-load/reports", body, role="system")
+
+
+async def boxes_of(console: Console) -> dict[int, dict[str, float]]:
+    found: dict[str, dict[str, float]] = await console.page.evaluate(BOXES)
+    return {int(segment_id): box for segment_id, box in found.items()}
+
+
+async def freeze(console: Console) -> None:
+    """Hold the page's clock, so that a picture can be measured while it would move on."""
+    await console.page.evaluate("() => { const now = Date.now(); Date.now = () => now; }")
+    await console.page.click("#reset")
+
+
+async def test_rectangles_lie_where_range_and_time_say(working: Console) -> None:
+    grow(working, "drawn")
+    working.call("POST", "scalable/public/default/drawn/merge/4/5")
+    await working.open_topic("drawn")
+    await working.wait_for_segments(*range(8))
+    await freeze(working)
+    topic, boxes = working.topic("drawn"), await boxes_of(working)
+    axes = Axes(topic, boxes)
+    for one in topic["segments"].values():
+        box = boxes[one["segmentId"]]
+        assert box["x"] == pytest.approx(axes.x(one["createdAtMs"]), abs=PIXEL)
+        assert box["y"] == pytest.approx(axes.y(one["hashRange"]["end"] + 1), abs=PIXEL)
+        assert box["y"] + box["height"] == pytest.approx(axes.y(one["hashRange"]["start"]), abs=PIXEL)
+        if one["state"] == "SEALED":
+            assert box["x"] + box["width"] == pytest.approx(axes.x(one["sealedAtMs"]), abs=PIXEL)
+
+
+async def test_edges_and_marks_are_those_of_the_dag(working: Console) -> None:
+    grow(working, "linked")
+    working.call("POST", "scalable/public/default/linked/merge/4/5")
+    await working.open_topic("linked")
+    await working.wait_for_segments(*range(8))
+    edges = await working.page.eval_on_selector_all(
+        ".edge", "all => all.map(one => [Number(one.dataset.parent), Number(one.dataset.child)])"
+    )
+    topic = working.topic("linked")
+    assert {tuple(edge) for edge in edges} == expected_edges(topic)
+    assert await working.page.locator(".mark").count() == expected_marks(topic) == 4
+    assert await working.page.locator(".mark.merge").count() == 1
+
+
+async def test_colours_are_those_of_known_loads(working: Console) -> None:
+    grow(working, "coloured")
+    report(working, "coloured", RATES)
+    await working.open_topic("coloured")
+    await working.wait_for_segments(*range(7))
+    await working.page.wait_for_function(
+        "() => document.querySelector('.segment[data-segment=\"6\"]').dataset.colour !== 'unknown'"
+    )
+    await freeze(working)
+    loads = working.call("GET", "scalable/public/default/coloured/loads")["segments"]
+    effective = working.call("GET", "scalable/public/default/coloured/autoScalePolicy/effective")
+    policy, boxes = effective["policy"], await boxes_of(working)
+    wanted = {segment_id: colour(loads[str(segment_id)], policy) for segment_id in RATES}
+    for segment_id, (red, green, blue) in wanted.items():
+        shape = working.page.locator(f'.segment[data-segment="{segment_id}"]')
+        assert await shape.get_attribute("data-colour") == f"rgb({red}, {green}, {blue})"
+        box = boxes[segment_id]
+        painted = await working.page.evaluate(
+            PAINTED, [box["x"] + box["width"] / 2, box["y"] + box["height"] / 2]
+        )
+        assert painted == [red, green, blue]
+    assert len(set(wanted.values())) == len(RATES)
+    assert await working.page.locator('.segment[data-segment="0"]').get_attribute("data-colour") == "unknown"
+
+
+async def test_tiles_colour_the_parts_of_a_segment(console: Console) -> None:
+    console.call("PUT", "scalable/public/default/tiled")
+    topic = console.topic("tiled")
+    rates = [0.0] * 16 + [10_000 / 32] * 16
+    tile: dict[str, Any] = {
+        "topic": "topic://public/default/tiled",
+        "incarnation": topic["incarnation"],
+        "segmentId": 0,
+        "minuteMs": topic["createdAtMs"] // 60_000 * 60_000,
+        "mean": rates,
+        "max": rates,
+    }
+    console.call("POST", "scalable-load/tiles", {"tiles": [tile]}, role="system")
+    await console.open_topic("tiled")
+    await console.wait_for_segments(0)
+    box = (await boxes_of(console))[0]
+    left = box["x"] + 2
+    await console.page.wait_for_function(
+        f"() => JSON.stringify(({PAINTED})([{left}, {box['y'] + 20}])) === '[253,231,37]'"
+    )
+    painted = await console.page.evaluate(PAINTED, [left, box["y"] + box["height"] - 20])
+    assert painted == [68, 1, 84]
+
+
+async def test_the_dag_is_walked_by_keyboard(working: Console) -> None:
+    grow(working, "walked")
+    await working.open_topic("walked")
+    await working.wait_for_segments(*range(7))
+    await working.page.focus('.segment[tabindex="0"]')
+    focused = "() => Number(document.activeElement.dataset.segment)"
+    walk = [("ArrowLeft", 1), ("ArrowLeft", 0), ("ArrowRight", 2), ("ArrowRight", 6), ("ArrowDown", 5)]
+    for key, wanted in walk:
+        await working.page.keyboard.press(key)
+        assert await working.page.evaluate(focused) == wanted
+    spoken = await working.page.inner_text("#spoken")
+    assert spoken.startswith("Segment 5, active, 0x8000 to 0xbfff")
+    assert "parents 2" in spoken
+    assert await working.page.locator(".edge.related").count() == 2
+
+
+async def test_a_brush_zooms_and_r_resets(working: Console) -> None:
+    grow(working, "zoomed")
+    await working.open_topic("zoomed")
+    await working.wait_for_segments(*range(7))
+    place = await working.page.locator("#map svg").bounding_box()
+    assert place is not None
+    await working.page.mouse.move(place["x"] + 200, place["y"] + 20)
+    await working.page.mouse.down()
+    await working.page.mouse.move(place["x"] + place["width"] - 60, place["y"] + 90, steps=4)
+    await working.page.mouse.up()
+    shown = await boxes_of(working)
+    assert 6 in shown
+    assert 3 not in shown
+    await working.page.focus('.segment[data-segment="6"]')
+    await working.page.keyboard.press("r")
+    await working.wait_for_segments(*range(7))
