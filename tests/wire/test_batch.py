@@ -1,6 +1,7 @@
 """The batch format: what goes in comes out, one bucket is a filter, and nothing broken is accepted."""
 
 import struct
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -199,3 +200,15 @@ def test_a_keyless_batch_carries_the_hash_that_routed_it() -> None:
     header = decode_header(encode_batch([Record(None, b"x")], published_at_ms=0, keyless_hash=0x8000))
     assert (header.mode, header.hash_min, header.hash_max) == (Mode.KEYLESS, 0x8000, 0x8000)
     assert not header.unrouted
+
+
+def test_the_example_of_the_document_is_what_the_code_writes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "batch-format.md").read_text()
+    example = bytes.fromhex(page.split("```hex\n")[1].split("```")[0])
+    records = [
+        Record("k1", b"hello", 7, 1_700_000_000_000, {"a": "b"}),
+        Record("x", b"", 9),
+    ]
+    written = encode_batch(records, published_at_ms=1_700_000_000_123, bucket_starts=[0x4000, 0x8000])
+    assert written == example
+    assert decode_batch(example) == records
