@@ -81,11 +81,22 @@ class Admin:
         """Give the topic's metadata: epoch, segments by id, properties, policy; raises TopicNotFound."""
         return self._object("GET", _path(topic))
 
-    def list_topics(self, namespace: str, *, properties: Mapping[str, str] | None = None) -> list[str]:
-        """Name the topics of `tenant/namespace` that have all the properties; raises NamespaceNotFound."""
+    def list_topics(
+        self,
+        namespace: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        limit: int = 1_000,
+        offset: int = 0,
+    ) -> list[str]:
+        """Name the topics of `tenant/namespace` that have all the properties, by name, a page of them.
+
+        Raises NamespaceNotFound.
+        """
         filters = [f"{key}={value}" for key, value in (properties or {}).items()]
         tenant, _, name = namespace.partition("/")
-        names: list[str] = self._json("GET", f"{ROOT}/{_quoted(tenant, name)}", params={"property": filters})
+        params = {"property": filters, "limit": limit, "offset": offset}
+        names: list[str] = self._json("GET", f"{ROOT}/{_quoted(tenant, name)}", params=params)
         return names
 
     def delete_topic(self, topic: TopicName | str, *, force: bool = False) -> None:

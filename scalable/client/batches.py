@@ -61,12 +61,16 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Entries that are sent together to one segment; `restart` mends a stream that broke at the server."""
+    """Entries that are sent together to one segment.
+
+    `restart` mends a stream that broke at the server; `fresh` is true until the batch was sent once.
+    """
 
     segment_id: int
     entries: list[Entry]
     request_id: int = 0
     restart: bool = False
+    fresh: bool = False
 
     @property
     def first_sequence(self) -> int:

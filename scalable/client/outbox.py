@@ -15,12 +15,14 @@ from typing import Any
 
 from scalable.client.batches import Batch, BatchLimits, Entry, Lane, MessageId, cut, is_duplicate
 from scalable.client.topology import Topology
-from scalable.domain.errors import error_from_json
+from scalable.domain.errors import StreamBroken, error_from_json
 from scalable.wire.frames import SegmentFrame
 from scalable.wire.marks import Mark
 
 FIRST_HOLD_SECONDS = 0.05
 LONGEST_HOLD_SECONDS = 2.0
+RESUME_GAP = 1 << 24
+"""Left between the lives of a producer's name: more than one can have had in flight when it died."""
 
 _WAITS_FOR_LAYOUT = frozenset({"segment_terminated", "segment_not_active", "segment_not_found"})
 _COMES_BACK = frozenset({"stream_broken", "batch_partly_duplicate"})
@@ -66,6 +68,8 @@ class SegmentStream:
 
     def return_batches(self, batches: list[Batch]) -> None:
         """Put batches that were not stored back in the order of their sequences."""
+        for batch in batches:
+            batch.fresh = False
         self.again = sorted([*self.again, *batches], key=lambda batch: batch.first_sequence)
 
     def hold(self, now: float) -> None:
@@ -91,13 +95,14 @@ class SegmentStream:
 
 
 class Outbox:
-    """All undelivered entries of a producer, by the segment that they go to.
+    """All undelivered entries of the named producer, by the segment that they go to.
 
     `now` is in seconds on any clock that never goes back.
     """
 
-    def __init__(self, limits: BatchLimits) -> None:
+    def __init__(self, limits: BatchLimits, *, producer: str = "") -> None:
         self._limits = limits
+        self._producer = producer
         self._streams: dict[int, SegmentStream] = {}
         self._sealed: list[SegmentStream] = []
         self._topology: Topology | None = None
@@ -108,8 +113,9 @@ class Outbox:
         self.in_flight_count = 0
 
     def resume_after(self, last_sequence: int) -> None:
-        """Number new entries above what an earlier life of this producer's name has stored."""
-        self._next_sequence = max(self._next_sequence, last_sequence + 1)
+        """Number new entries above what an earlier life of the name has stored, or may yet store."""
+        if last_sequence >= 0:
+            self._next_sequence = last_sequence + RESUME_GAP
 
     def set_topology(self, topology: Topology) -> None:
         """Route by a newer layout; a sealed segment's entries move on once nothing of it is in flight."""
@@ -182,7 +188,7 @@ class Outbox:
                 entry.hash16 = stream.start
         if lane is stream.keyless:
             self._keyless_turn += 1
-        return Batch(stream.segment_id, entries)
+        return Batch(stream.segment_id, entries, fresh=True)
 
     def _send(self, stream: SegmentStream, batch: Batch) -> None:
         batch.request_id = next(self._request_ids) & 0xFFFFFFFF
@@ -194,11 +200,18 @@ class Outbox:
 
     # What comes back
 
-    def on_receipt(self, segment_id: int, request_id: int, base_offset: int) -> list[Settled]:
-        """Settle a batch that is durable; unknown ones (of a lost connection) are ignored."""
+    def on_receipt(
+        self, segment_id: int, request_id: int, base_offset: int, *, duplicate: bool = False
+    ) -> list[Settled]:
+        """Settle a batch that is durable; unknown ones (of a lost connection) are ignored.
+
+        Raises StreamBroken when another living producer has the same name.
+        """
         stream, batch = self._answered(segment_id, request_id)
         if stream is None or batch is None:
             return []
+        if duplicate and batch.fresh:
+            raise self._name_is_taken(stream, batch)
         stream.release()
         self._rest(stream)
         known = base_offset >= 0
@@ -210,7 +223,10 @@ class Outbox:
     def on_refused(
         self, segment_id: int, request_id: int, code: str, body: Mapping[str, Any], now: float
     ) -> list[Settled]:
-        """Take back a batch that was not stored, to send it again, cut anew, elsewhere, or not at all."""
+        """Take back a batch that was not stored, to send it again, cut anew, elsewhere, or not at all.
+
+        Raises StreamBroken when another living producer has the same name.
+        """
         stream, batch = self._answered(segment_id, request_id)
         if stream is None or batch is None:
             return []
@@ -222,6 +238,8 @@ class Outbox:
     def _take_back(
         self, stream: SegmentStream, batch: Batch, code: str, body: Mapping[str, Any], now: float
     ) -> list[Settled]:
+        if code == "batch_partly_duplicate" and batch.fresh:
+            raise self._name_is_taken(stream, batch)
         if code == "batch_partly_duplicate":
             return self._cut_by_marks(stream, batch, body)
         if code in _WAITS_FOR_LAYOUT:
@@ -240,6 +258,12 @@ class Outbox:
         rest = [entry for entry in batch.entries if not is_duplicate(entry, marks)]
         stream.return_batches(list(cut(rest, stream.segment_id, self._limits, marks)))
         return [Settled(entry, MessageId(stream.segment_id, -1, 0)) for entry in stored]
+
+    def _name_is_taken(self, stream: SegmentStream, batch: Batch) -> StreamBroken:
+        """A number that was never sent is known already: messages would be lost unseen from here on."""
+        stream.in_flight[batch.request_id] = batch
+        problem = f"somebody else sent sequence {batch.first_sequence} under this name"
+        return StreamBroken(producer=self._producer, segment_id=stream.segment_id, problem=problem)
 
     def on_connection_lost(self) -> None:
         """Take back what is in flight: nobody knows whether it is stored, so the same sequences go again."""

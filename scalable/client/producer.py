@@ -55,7 +55,8 @@ class Producer:
 
     Messages of one key stay in order, whatever splits, merges and reconnects happen between. `send` waits
     until the message is durable, `submit` only until there is room for it. What was sent again is recognised
-    by (name, sequence), so nothing is stored twice. One producer at a time may use a name.
+    by (name, sequence), so nothing is stored twice. One producer at a time may use a name: of two, one ends
+    by StreamBroken.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Producer:
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
         self._endpoint = Endpoint(url.rstrip("/"), token)
         self._codec = codec
-        self._outbox = Outbox(limits or BatchLimits())
+        self._outbox = Outbox(limits or BatchLimits(), producer=self.name)
         self._room = Room(max_bytes=max_pending_bytes, max_messages=max_pending_messages)
         self._watch = TopologyWatch(self._endpoint, self.topic, client=self.name, on_change=self._reroute)
         self._wake = asyncio.Event()
@@ -294,12 +295,17 @@ class Producer:
         while True:
             frame = await connection.receive()
             if isinstance(frame, Receipt):
-                self._settle(self._outbox.on_receipt(frame.segment_id, frame.request_id, frame.base_offset))
+                self._settle(self._on_receipt(frame))
             elif isinstance(frame, Refused):
                 self._settle(self._on_refused(frame))
             elif isinstance(frame, ErrorFrame):
                 # A close with the error's code follows where the connection is broken.
                 logger.warning("producer %s: %s", self.name, error_of(frame))
+
+    def _on_receipt(self, frame: Receipt) -> list[Settled]:
+        return self._outbox.on_receipt(
+            frame.segment_id, frame.request_id, frame.base_offset, duplicate=frame.duplicate
+        )
 
     def _on_refused(self, frame: Refused) -> list[Settled]:
         body = {"code": frame.code, "reason": frame.reason, "fields": frame.fields, "hint": frame.hint}
@@ -339,8 +345,13 @@ class Producer:
                 logger.error("producer %s ended: %s", self.name, error)
         if self._welcomed is not None and not self._welcomed.done():
             self._welcomed.set_exception(error)
+            self._welcomed.exception()
         self._room.fail(error)
-        self._settle([Settled(entry, error) for entry in self._outbox.drain()])
+        left = self._outbox.drain()
+        self._settle([Settled(entry, error) for entry in left])
+        for entry in left:
+            # `close` raises the error; a log line for each future that nobody looks at would tell no more.
+            entry.handle.cancelled() or entry.handle.exception()
 
 
 def _now() -> float:

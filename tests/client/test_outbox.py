@@ -61,7 +61,7 @@ class World:
 
     def _settle(self, batch: Batch, answer: int | ScalableError) -> list[Settled]:
         if isinstance(answer, int):
-            return self.outbox.on_receipt(batch.segment_id, batch.request_id, answer)
+            return self.outbox.on_receipt(batch.segment_id, batch.request_id, answer, duplicate=answer < 0)
         body = answer.to_json()
         return self.outbox.on_refused(batch.segment_id, batch.request_id, answer.code, body, self.now)
 

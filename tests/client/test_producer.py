@@ -11,7 +11,13 @@ import pytest
 
 from launch.process import ManagedProcess
 from scalable.client import Admin, BatchLimits, MessageId, Producer
-from scalable.domain.errors import MessageTooLarge, TopicDeleted, TopicNotFound, Unauthenticated
+from scalable.domain.errors import (
+    MessageTooLarge,
+    StreamBroken,
+    TopicDeleted,
+    TopicNotFound,
+    Unauthenticated,
+)
 from tests.client.proxy import Relay
 from tests.client.reading import stored_records, values_by_key
 from tests.processes import LiveNode
@@ -177,8 +183,20 @@ async def test_a_producer_that_comes_back_under_its_name_goes_on_above_its_last_
     for value in (b"first life", b"second life"):
         async with Producer(live_node.url, topic, live_node.admin_token, name="meter-7") as producer:
             await producer.send("k", value)
-    records = await asyncio.to_thread(stored_records, admin, topic)
-    assert [(record.value, record.sequence) for record in records] == [
-        (b"first life", 0),
-        (b"second life", 1),
-    ]
+    first, second = await asyncio.to_thread(stored_records, admin, topic)
+    assert (first.value, second.value) == (b"first life", b"second life")
+    assert second.sequence > first.sequence + 64 * 65_535, "what the first had in flight cannot collide"
+
+
+async def test_two_living_producers_of_one_name_are_noticed_before_a_message_is_lost(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    first, second = (Producer(live_node.url, topic, live_node.admin_token, name="twin") for _ in range(2))
+    await first.start()
+    await second.start()
+    await first.send("k", b"stored")
+    with pytest.raises(StreamBroken):
+        await second.send("k", b"would be taken for the first one's")
+    with pytest.raises(StreamBroken):
+        await second.close()
+    await first.close()
