@@ -58,8 +58,9 @@ class SegmentCounts:
 
 def spread(span: Span, messages: int, hash_range: HashRange) -> Mapping[int, int]:
     """Spread messages evenly over the parts of a range that a span of hashes touches."""
-    first = hash_range.part_of(max(span[0], hash_range.start), PARTS)
-    last = max(first, hash_range.part_of(min(span[1], hash_range.end), PARTS))
+    first, last = (
+        hash_range.part_of(min(max(bound, hash_range.start), hash_range.end), PARTS) for bound in span
+    )
     width = last - first + 1
     return {
         first + index: messages * (index + 1) // width - messages * index // width for index in range(width)

@@ -1,0 +1,140 @@
+"""Frames: what is written is read again, and what breaks the protocol is refused by name."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalable.domain.errors import FrameInvalid, FrameUnknownType
+from scalable.domain.keyspace import FULL_RANGE, HashRange
+from scalable.wire.frames import (
+    PARTS,
+    Ack,
+    Acked,
+    AssignedSegment,
+    Assignment,
+    Attach,
+    Close,
+    ConsumeClientFrame,
+    ControllerClientFrame,
+    Delivery,
+    Detach,
+    Flow,
+    Frame,
+    Hello,
+    Publish,
+    Receipt,
+    Refused,
+    Register,
+    Released,
+    ServerFrame,
+    count_parts,
+    decode,
+    decode_delivery,
+    decode_publish,
+    decoder,
+    encode,
+    encode_delivery,
+    encode_publish,
+)
+
+numbers = st.integers(0, 2**63 - 1)
+parts = st.one_of(st.none(), st.tuples(*[st.integers(0, 65_535)] * PARTS))
+
+
+@given(st.integers(0, 2**32 - 1), numbers, st.booleans(), st.binary(max_size=200), parts)
+def test_a_publish_frame_is_read_as_written(
+    request_id: int, segment_id: int, restart: bool, batch: bytes, counted: tuple[int, ...] | None
+) -> None:
+    frame = Publish(request_id, segment_id, restart, batch, counted)
+    assert decode_publish(encode_publish(frame)) == frame
+
+
+@given(numbers, numbers, numbers, numbers, st.binary(max_size=200))
+def test_a_delivery_is_read_as_written(
+    segment_id: int, generation: int, base: int, first: int, batch: bytes
+) -> None:
+    frame = Delivery(segment_id, generation, base, first, batch)
+    assert decode_delivery(encode_delivery(frame)) == frame
+
+
+@given(st.binary(max_size=120))
+def test_noise_is_refused_by_name(data: bytes) -> None:
+    for read in (decode_publish, decode_delivery):
+        with suppress(FrameInvalid, FrameUnknownType):
+            read(data)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Hello(protocol=1, consumer="c"),
+        Register(initial_position="latest"),
+        Released(segment_id=3, generation=4),
+        Close(),
+    ],
+)
+def test_control_frames_of_a_client_are_read_as_written(frame: Frame) -> None:
+    assert decode(decoder(ControllerClientFrame), encode(frame)) == frame
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        Attach(segment_id=1, generation=2, permits=3),
+        Detach(segment_id=1),
+        Flow(segment_id=1, permits=2),
+        Ack(segment_id=1, generation=2, position=3),
+    ],
+)
+def test_consume_frames_are_read_as_written(frame: Frame) -> None:
+    assert decode(decoder(ConsumeClientFrame), encode(frame)) == frame
+
+
+def test_server_frames_are_read_as_written() -> None:
+    owned = AssignedSegment(
+        segment_id=1, start=0, end=9, name="n", state="ACTIVE", generation=2, position=3, url="u"
+    )
+    for frame in (
+        Assignment(term=1, generation=2, epoch=3, incarnation=4, segments=[owned], releasing=[1]),
+        Receipt(request_id=1, segment_id=2, base_offset=3),
+        Refused(request_id=1, segment_id=2, code="c", reason="r", fields={"a": [1]}),
+        Acked(segment_id=1, position=2),
+    ):
+        assert decode(decoder(ServerFrame), encode(frame)) == frame
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('{"type": "attach"}', FrameInvalid),
+        ('{"type": "attach", "segment_id": 1, "generation": 1, "permits": 1, "more": 1}', FrameInvalid),
+        ('{"type": "attach", "segment_id": "1", "generation": 1, "permits": 1}', FrameInvalid),
+        ('{"type": "attach", "segment_id": 1.5, "generation": 1, "permits": 1}', FrameInvalid),
+        ('{"type": "receipt", "request_id": 1, "segment_id": 1, "base_offset": 1}', FrameUnknownType),
+        ('{"type": 7}', FrameInvalid),
+        ("{}", FrameInvalid),
+        ("null", FrameInvalid),
+        ("", FrameInvalid),
+        ("{" * 10_000, FrameInvalid),
+    ],
+)
+def test_a_broken_control_frame_is_refused_by_name(text: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        decode(decoder(ConsumeClientFrame), text)
+
+
+@given(st.data())
+def test_parts_count_every_hash_where_it_lies(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, 65_535))
+    hash_range = HashRange(start, data.draw(st.integers(start, 65_535)))
+    hashes = data.draw(st.lists(st.integers(hash_range.start, hash_range.end), max_size=50))
+    counted = count_parts(hash_range, hashes)
+    assert (len(counted), sum(counted)) == (PARTS, len(hashes))
+    for part, count in enumerate(counted):
+        assert count == sum(hash_range.part_of(one, PARTS) == part for one in hashes)
+
+
+def test_parts_of_the_whole_space_are_even() -> None:
+    assert count_parts(FULL_RANGE, range(65_536)) == (2_048,) * PARTS
