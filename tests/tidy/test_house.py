@@ -21,6 +21,7 @@ ENTRY_POINTS = (
     ),
     *("**/__main__.py", "**/migrations/*.py", "**/management/commands/*.py", "**/templatetags/*.py"),
     *("bench/rows/*.py", "tests/**/test_*.py", "**/conftest.py"),
+    *("bench/worker.py", "tests/faults/worker.py", "tests/faults/jobs.py"),  # Celery finds them by name
 )
 
 

@@ -1,0 +1,25 @@
+"""Data planes inside the metadata database and outside it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from scalable.segments.memory import MemorySegments
+from scalable.segments.port import SegmentPort
+from scalable.segments.registry import use_port
+from tests.services.ports import PORTS
+
+
+@pytest.fixture(params=PORTS)
+def port(request: pytest.FixtureRequest) -> Iterator[SegmentPort]:
+    """The data plane inside the metadata database, then one outside it."""
+    with use_port(PORTS[request.param]()) as chosen:
+        yield chosen
+
+
+@pytest.fixture
+def external() -> Iterator[MemorySegments]:
+    """A data plane outside the metadata database."""
+    memory = MemorySegments()
+    with use_port(memory):
+        yield memory
