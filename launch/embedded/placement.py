@@ -29,10 +29,17 @@ class Account:
 
 
 def server_account() -> Account:
-    """Return the account for the server: the caller's, or `nobody` for root."""
-    if os.geteuid() != 0:
+    """Return the account for the server: the caller's, or `nobody` for root. Raises LaunchError."""
+    user = os.geteuid()
+    try:
+        entry = pwd.getpwnam("nobody") if user == 0 else pwd.getpwuid(user)
+    except KeyError:
+        raise LaunchError(
+            f"PostgreSQL does not run for an account without a name ({'nobody' if user == 0 else user})",
+            "add it to the user database of this system, or give DATABASE_URL",
+        ) from None
+    if user != 0:
         return Account(None, None)
-    entry = pwd.getpwnam("nobody")
     return Account(entry.pw_uid, entry.pw_gid)
 
 
