@@ -59,14 +59,14 @@ def create_topic(
     return topic
 
 
-def heal_topic(*, incarnation: int, existing: Collection[SegmentKey] | None = None) -> tuple[int, ...]:
+def heal_topic(*, incarnation: int) -> tuple[int, ...]:
     """Make the missing stores of a topic's active segments and give their ids; raises TopicNotFound.
 
-    `existing` spares asking the port. A sealed segment's store is never made again: its messages are gone.
+    A sealed segment's store is never made again: its messages are gone.
     """
-    present = segment_port().keys(incarnation=incarnation) if existing is None else existing
     with transaction.atomic():
         topic = store.lock_incarnation(incarnation)
+        present = set(segment_port().keys(incarnation=incarnation))
         missing = [
             segment
             for segment in topic.layout.active
