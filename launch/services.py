@@ -13,34 +13,27 @@ from launch.process import ProcessSpec
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "scalable.settings", "PYTHONUNBUFFERED": "1"}
 
 
+def server_argv(application: str, *, port: int) -> tuple[str, ...]:
+    """Give the command line of the ASGI server for an application.
+
+    Frames are not compressed: a compressor for each socket costs more memory and processor than small frames
+    are worth.
+    """
+    return (
+        *(sys.executable, "-m", "uvicorn", application, "--host", HOST, "--port", str(port)),
+        *("--lifespan", "on", "--timeout-graceful-shutdown", "3", "--log-level", "info"),
+        *("--no-access-log", "--ws-per-message-deflate", "false"),
+    )
+
+
 def web_spec(*, port: int, environment: Mapping[str, str]) -> ProcessSpec:
     """Describe a web node that listens on `port`; it is ready when `/livez` answers."""
     url = f"http://{HOST}:{port}"
     return ProcessSpec(
         name="web",
-        argv=(
-            *(
-                sys.executable,
-                "-m",
-                "uvicorn",
-                "scalable.asgi:application",
-                "--host",
-                HOST,
-                "--port",
-                str(port),
-            ),
-            *(
-                "--lifespan",
-                "on",
-                "--timeout-graceful-shutdown",
-                "3",
-                "--log-level",
-                "info",
-                "--no-access-log",
-            ),
-        ),
+        argv=server_argv("scalable.asgi:application", port=port),
         environment={**SETTINGS, "SCALABLE_NODE_URL": url, **environment},
-        ready=lambda: _serves(f"{url}/livez"),
+        ready=lambda: serves(f"{url}/livez"),
     )
 
 
@@ -97,7 +90,8 @@ def reporter_spec(*, url: str, directory: Path, java: Mapping[str, str]) -> Proc
     )
 
 
-def _serves(url: str) -> bool:
+def serves(url: str) -> bool:
+    """Tell whether an address answers 200."""
     try:
         with urllib.request.urlopen(url, timeout=2) as response:
             return bool(response.status == 200)
