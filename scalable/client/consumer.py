@@ -21,7 +21,7 @@ from scalable.client.connection import (
 )
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox, Message
-from scalable.domain.errors import NotLeader, TopicDeleted
+from scalable.domain.errors import NotLeader, TopicDeleted, TopicNotFound
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -194,6 +194,9 @@ class StreamConsumer:
     async def _control(self) -> None:
         try:
             await keep_running(self._session, backoff=self._backoff, what=f"consumer {self.name}")
+        except TopicNotFound as error:
+            known = self._incarnation is not None
+            self._fail(TopicDeleted(topic=str(self.topic)) if known else error)
         except Exception as error:
             self._fail(error)
 

@@ -29,6 +29,7 @@ from scalable.domain.errors import (
     MessageTooLarge,
     PermitsExceeded,
     TopicDeleted,
+    TopicNotFound,
     error_from_json,
 )
 from scalable.domain.keyspace import HashRange, key_hash, segment_hash
@@ -223,6 +224,9 @@ class Producer:
     async def _run(self) -> None:
         try:
             await keep_running(self._session, backoff=self._backoff, what=f"producer {self.name}")
+        except TopicNotFound as error:
+            known = self._welcomed is not None and self._welcomed.done()
+            self._fail(TopicDeleted(topic=str(self.topic)) if known else error)
         except Exception as error:
             self._fail(error)
 

@@ -18,7 +18,7 @@ from scalable.client.connection import (
     logger,
     open_connection,
 )
-from scalable.domain.errors import TopicDeleted
+from scalable.domain.errors import TopicDeleted, TopicNotFound
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -186,6 +186,10 @@ class TopologyWatch:
     async def _run(self) -> None:
         try:
             await keep_running(self._session, backoff=self._backoff, what=f"watch of {self._topic}")
+        except TopicNotFound as error:
+            if self._current is not None:
+                raise TopicDeleted(topic=str(self._topic)) from error
+            raise
         except Exception as error:
             logger.info("watch of %s ended: %s", self._topic, error)
             raise

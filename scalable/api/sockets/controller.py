@@ -8,16 +8,17 @@ from django.conf import settings
 from scalable.api.hub import hub, subscription_key, topic_key
 from scalable.api.leader import Led
 from scalable.api.node import node
-from scalable.api.sockets.base import Socket
+from scalable.api.sockets.following import FollowingSocket
 from scalable.domain.errors import (
     FrameInvalid,
     GenerationSuperseded,
     SegmentNotOwned,
     SessionSuperseded,
+    SubscriptionNotFound,
     TooManyRequests,
 )
 from scalable.domain.names import validate_part
-from scalable.services import controller
+from scalable.services import controller, messages
 from scalable.services.controller import AssignmentView, OwnedSegment
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
@@ -37,7 +38,7 @@ from scalable.wire.frames import (
 MAX_WAITING_FRAMES = 1_024
 
 
-class ControllerSocket(Socket):
+class ControllerSocket(FollowingSocket):
     """One consumer's session; frames are handled in their order by one task beside the socket."""
 
     frames = decoder(ControllerClientFrame)
@@ -103,7 +104,8 @@ class ControllerSocket(Socket):
         self._led, self._subscription = led, subscription
         if former is not None:
             former.fail(SessionSuperseded(consumer=self.consumer))
-        self.spawn(self._push_assignments(led, subscription))
+        self.incarnation = led.leader.incarnation
+        self.spawn(self._follow_assignment(led, subscription))
 
     async def _write_registration(self, led: Led, subscription: SubscriptionView) -> None:
         await node.call(
@@ -132,6 +134,15 @@ class ControllerSocket(Socket):
         if self._led is not None and node.leader.holds(self._led, self._key, self):
             await node.leader.leave(self._led, self._key)
         self.end()
+
+    async def _follow_assignment(self, led: Led, subscription: SubscriptionView) -> None:
+        try:
+            await self._push_assignments(led, subscription)
+        except SubscriptionNotFound:
+            # Deleting a topic takes its subscriptions along; that is not the same as the end of one of them.
+            if await node.call(messages.topic_exists, incarnation=self.incarnation):
+                raise
+            self.end_with_topic()
 
     async def _push_assignments(self, led: Led, subscription: SubscriptionView) -> None:
         keys = subscription_key(subscription.subscription_id), topic_key(led.leader.incarnation)
