@@ -42,17 +42,19 @@ class Entry:
     event_time_ms: int = 0
     added_at: float = 0.0
     sequence: int = NO_SEQUENCE
+    size: int = field(init=False)
+    """The bytes that the entry takes in memory."""
+
+    def __post_init__(self) -> None:
+        extra = 0
+        if self.properties:
+            extra = sum(len(name) + len(value) for name, value in self.properties.items())
+        self.size = ENTRY_OVERHEAD_BYTES + len(self.value) + len(self.key or "") + extra
 
     @property
     def keyless(self) -> bool:
         """Tell whether the message has no key."""
         return self.key is None
-
-    @property
-    def size(self) -> int:
-        """Give the bytes that the entry takes in memory."""
-        properties = sum(len(name) + len(value) for name, value in self.properties.items())
-        return ENTRY_OVERHEAD_BYTES + len(self.value) + len(self.key or "") + properties
 
     def record(self) -> Record:
         """Give what goes into the batch."""

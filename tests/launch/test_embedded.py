@@ -91,6 +91,6 @@ def test_valkey_keeps_its_keys_and_wants_its_password(closed: Path) -> None:
 
 
 def test_an_account_without_a_name_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placement.os, "geteuid", lambda: 4_123_456_789)
+    monkeypatch.setattr("os.geteuid", lambda: 4_123_456_789)
     with pytest.raises(LaunchError, match="an account without a name"):
         placement.server_account()
