@@ -2,15 +2,13 @@
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.csrf import ensure_csrf_cookie
 
-Arguments = ParamSpec("Arguments")
-View = Callable[Concatenate[HttpRequest, Arguments], HttpResponse]
+View = Callable[..., HttpResponse]
 
 # The pages run their own modules only: no inline script, no foreign host. Drawn colours are style attributes.
 CONTENT_SECURITY_POLICY = (
@@ -19,10 +17,10 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
-def _page(view: View[Arguments]) -> View[Arguments]:
+def _page(view: View) -> View:
     @wraps(view)
-    def guarded(request: HttpRequest, *args: Arguments.args, **kwargs: Arguments.kwargs) -> HttpResponse:
-        response = view(request, *args, **kwargs)
+    def guarded(request: HttpRequest, **path: str) -> HttpResponse:
+        response = view(request, **path)
         response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
         return response
 

@@ -58,12 +58,12 @@ class Axes:
         first = min(segments.values(), key=lambda one: one["createdAtMs"])
         last = max(segments.values(), key=lambda one: one["createdAtMs"])
         whole = boxes[first["segmentId"]]
-        self._top = whole["y"]
-        self._height = whole["height"]
-        self._left = whole["x"]
-        self._from = first["createdAtMs"]
+        self._top: float = whole["y"]
+        self._height: float = whole["height"]
+        self._left: float = whole["x"]
+        self._from: float = first["createdAtMs"]
         span = last["createdAtMs"] - first["createdAtMs"]
-        self._pixels_per_ms = (boxes[last["segmentId"]]["x"] - whole["x"]) / span
+        self._pixels_per_ms: float = (boxes[last["segmentId"]]["x"] - whole["x"]) / span
 
     def x(self, at_ms: float) -> float:
         return self._left + (at_ms - self._from) * self._pixels_per_ms
