@@ -40,6 +40,7 @@ FORBIDDEN_WORDS = tuple(
 BANNER = re.compile(r"^\s*(?:#|//)\s*(?:[-=*#~]{4,}|[-=]{2,} .* [-=]{2,})", re.MULTILINE)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 RELEASE = re.compile(r"^## (?:Unreleased|\d+\.\d+\.\d+ \(\d{4}-\d{2}-\d{2}\))$")
+MODULE = re.compile(r"^[a-z_0-9]+(?:\.[a-z_0-9]+)+(?::[a-z_]+)?$")
 DECISION_NAME = re.compile(r"^\d{4}-[a-z0-9]+(?:-[a-z0-9]+)*\.md$")
 
 
@@ -98,19 +99,22 @@ def banners(source: Source) -> list[str]:
 
 
 def imported_names(source: Source) -> Iterator[str]:
-    """Yield every dotted name that an import statement of the file may load."""
+    """Yield every dotted name that the file may load: by an import, or in a text like `p.asgi:main`."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and MODULE.match(node.value):
+            yield node.value.partition(":")[0]
 
 
 def dead_modules(sources: Sequence[Source], *, entry_points: Sequence[str]) -> list[str]:
     """Complain about modules that no other one imports; `entry_points` are patterns of the others.
 
-    A package's `__init__` that only exists to make the folder a package is not a module of its own.
+    A module that can be run as a program needs nobody either, and a package's `__init__` that only exists
+    to make the folder a package is not a module of its own.
     """
     imported = {name for source in sources for name in imported_names(source)}
     return [
@@ -118,6 +122,7 @@ def dead_modules(sources: Sequence[Source], *, entry_points: Sequence[str]) -> l
         for source in sources
         if source.module not in imported
         and not source.path.endswith("__init__.py")
+        and 'if __name__ == "__main__":' not in source.text
         and not any(PurePosixPath(source.path).match(pattern) for pattern in entry_points)
     ]
 

@@ -1,6 +1,7 @@
 """The house keeps its own rules."""
 
 import statistics
+from collections.abc import Iterable
 
 import pytest
 
@@ -10,19 +11,16 @@ from tests.tidy import rules
 from tests.tidy.sources import PRODUCT, ROOT, Source, documents, paths, python_files, text_files
 
 ENTRY_POINTS = (
-    *("manage.py", "run", "scalable/settings.py", "scalable/asgi.py", "scalable/urls.py", "scalable/apps.py"),
-    *(
-        "tasks/app.py",
-        "tasks/apps.py",
-        "webui/apps.py",
-        "webui/urls.py",
-        "spark/load_report.py",
-        "launch/prepare.py",
-    ),
+    *("scalable/apps.py", "tasks/apps.py", "webui/apps.py"),
     *("**/__main__.py", "**/migrations/*.py", "**/management/commands/*.py", "**/templatetags/*.py"),
     *("bench/rows/*.py", "tests/**/test_*.py", "**/conftest.py"),
-    *("bench/worker.py", "tests/faults/worker.py", "tests/faults/jobs.py"),  # Celery finds them by name
 )
+
+
+def clean(complaints: Iterable[str]) -> None:
+    """Fail with one complaint a line."""
+    found = list(complaints)
+    assert not found, "\n" + "\n".join(found)
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +29,7 @@ def python() -> list[Source]:
 
 
 def test_no_function_is_long(python: list[Source]) -> None:
-    assert rules.long_functions(python) == []
+    clean(rules.long_functions(python))
 
 
 def test_functions_are_short_on_the_whole(python: list[Source]) -> None:
@@ -43,19 +41,19 @@ def test_functions_are_short_on_the_whole(python: list[Source]) -> None:
 
 def test_no_file_is_long(python: list[Source]) -> None:
     written = [source for source in python if "/migrations/" not in source.path]  # those are generated
-    assert rules.long_files(written) == []
+    clean(rules.long_files(written))
 
 
 def test_the_product_speaks_of_itself_alone() -> None:
-    assert [complaint for source in text_files() for complaint in rules.forbidden_words(source)] == []
+    clean(complaint for source in text_files() for complaint in rules.forbidden_words(source))
 
 
 def test_comments_draw_no_lines(python: list[Source]) -> None:
-    assert [complaint for source in python for complaint in rules.banners(source)] == []
+    clean(complaint for source in python for complaint in rules.banners(source))
 
 
 def test_every_module_is_used(python: list[Source]) -> None:
-    assert rules.dead_modules(python, entry_points=ENTRY_POINTS) == []
+    clean(rules.dead_modules(python, entry_points=ENTRY_POINTS))
 
 
 def test_every_error_has_a_row_and_every_row_an_error() -> None:
@@ -64,15 +62,14 @@ def test_every_error_has_a_row_and_every_row_an_error() -> None:
 
 def test_every_link_of_a_document_leads_somewhere() -> None:
     existing = [path.relative_to(ROOT).as_posix() for path in paths()]
-    complaints = [c for source in documents() for c in rules.broken_links(source, existing=existing)]
-    assert complaints == []
+    clean(c for source in documents() for c in rules.broken_links(source, existing=existing))
 
 
 def test_the_changelog_has_its_shape() -> None:
-    assert rules.changelog_shape(Source("CHANGELOG.md", (ROOT / "CHANGELOG.md").read_text())) == []
+    clean(rules.changelog_shape(Source("CHANGELOG.md", (ROOT / "CHANGELOG.md").read_text())))
 
 
 def test_decision_records_have_their_shape() -> None:
     records = [source for source in documents() if source.path.startswith("docs/decisions/")]
     assert records
-    assert [complaint for record in records for complaint in rules.decision_shape(record)] == []
+    clean(complaint for record in records for complaint in rules.decision_shape(record))

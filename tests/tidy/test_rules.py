@@ -44,7 +44,9 @@ def test_a_module_that_nobody_imports_is_dead() -> None:
         Source("p/used.py", ""),
         Source("p/also.py", "import p.used"),
         Source("p/dead.py", "from p import also"),
-        Source("p/main.py", ""),
+        Source("p/served.py", ""),
+        Source("p/program.py", 'if __name__ == "__main__":\n    main()'),
+        Source("p/main.py", "command = ('uvicorn', 'p.served:application')"),
     ]
     assert rules.dead_modules(sources, entry_points=["p/main.py"]) == ["p/dead.py"]
 
