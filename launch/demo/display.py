@@ -1,8 +1,6 @@
 """Live progress: a moving picture on a terminal, a line now and then elsewhere."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -22,19 +20,13 @@ async def show(journey: Journey, console: Console) -> None:
     """Show progress until cancelled."""
     if not console.is_terminal:
         await _print_lines(journey, console)
-    with _live(journey, console) as live:
-        while True:
-            live.update(picture(journey))
-            await asyncio.sleep(1 / FRAMES_PER_SECOND)
-
-
-@contextmanager
-def _live(journey: Journey, console: Console) -> Iterator[Live]:
-    with Live(
-        picture(journey), console=console, auto_refresh=False, refresh_per_second=FRAMES_PER_SECOND
-    ) as live:
-        yield live
-        live.refresh()
+    with Live(picture(journey), console=console, auto_refresh=False) as live:
+        try:
+            while True:
+                live.update(picture(journey), refresh=True)
+                await asyncio.sleep(1 / FRAMES_PER_SECOND)
+        finally:
+            live.update(picture(journey), refresh=True)
 
 
 async def _print_lines(journey: Journey, console: Console) -> None:
@@ -56,6 +48,7 @@ def line(journey: Journey) -> str:
 def picture(journey: Journey) -> Group:
     """Return bars, the hash space cut into segments, and the last decision."""
     audit, sight = journey.audit, journey.observer.sight
+    count = journey.observer.active_segments
     bars = Table.grid(padding=(0, 1))
     for name, value in (("produced", audit.produced), ("consumed", audit.consumed)):
         bar = ProgressBar(total=journey.plan.events, completed=value, width=40)
@@ -64,10 +57,8 @@ def picture(journey: Journey) -> Group:
         Text(f"{journey.phase}, {journey.seconds:.0f} s", style="bold"),
         bars,
         segments(journey),
-        Text(
-            f"{journey.observer.active_segments} segments, {sight.splits} splits and {sight.merges} merges "
-            f"by load, {len(sight.load_reports)} load reports; autoscaler: {sight.decision or 'nothing yet'}"
-        ),
+        Text(f"{count} segments, {sight.splits} splits and {sight.merges} merges by load"),
+        Text(f"{len(sight.load_reports)} load reports; autoscaler: {sight.decision or 'nothing yet'}"),
     )
 
 

@@ -57,5 +57,5 @@ def print_table(console: Console, result: dict[str, Any], *, url: str) -> None:
     table = Table(title="Flights from New York, 2013", show_header=False, title_justify="left")
     for name, value in result.items():
         table.add_row(name.replace("_", " "), f"{value:,}")
-    table.caption = f"{url}/topics/public/default/flights"
     console.print(table)
+    console.print(f"See {url}/topics/public/default/flights", soft_wrap=True, highlight=False)
