@@ -4,25 +4,26 @@ A state is read in one snapshot of the database. From two states follow the fram
 whole, a delta what differs. Watchers that asked for the layout alone are told only what concerns the layout.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
 
 from django.conf import settings
 from django.utils import timezone
 
 from scalable.domain.errors import TopicNotFound
 from scalable.domain.names import TopicName
-from scalable.domain.policy import EffectivePolicy, resolve
+from scalable.domain.policy import resolve
 from scalable.domain.segment import Segment
 from scalable.services import loads
 from scalable.store import decisions, operations
 from scalable.store import watching as store
 from scalable.store.clock import milliseconds
+from scalable.store.operations import OperationView
 from scalable.store.watching import TopicHead
 from scalable.wire.frames import Delta, SegmentFrame, Snapshot, TopicDetail
 
 RECENT_OPERATIONS = 20
+CHILDREN_SHOWN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,23 +62,18 @@ def find_incarnation(*, name: TopicName) -> int:
 def topology(*, incarnation: int, detail: bool = False, known: Topology | None = None) -> Topology | None:
     """The state of a topic now, or None once it is deleted.
 
-    `known` is an earlier state: its segments are not read again while the epoch stands.
+    `known` is an earlier state, of which only what changed since is read again.
     """
+    if known is not None and not detail:
+        head = _read_head(incarnation)
+        if head is not None and head.epoch == known.epoch:
+            return _state(incarnation, head, known.segments, None)
     with store.one_snapshot():
-        head = store.read_head(incarnation, node_timeout_seconds=settings.SCALABLE_NODE_TIMEOUT_SECONDS)
+        head = _read_head(incarnation)
         if head is None:
             return None
-        return Topology(
-            topic=str(head.name),
-            incarnation=incarnation,
-            epoch=head.epoch,
-            revision=head.revision,
-            term=head.term,
-            next_segment_id=head.next_segment_id,
-            controller_url=head.controller_url,
-            segments=known.segments if known and known.epoch == head.epoch else _segments(incarnation),
-            detail=_detail(head) if detail else None,
-        )
+        segments = _segments(incarnation, head, known)
+        return _state(incarnation, head, segments, _detail(incarnation, head) if detail else None)
 
 
 def snapshot(state: Topology, *, session_id: str = "") -> Snapshot:
@@ -99,7 +95,12 @@ def snapshot(state: Topology, *, session_id: str = "") -> Snapshot:
 
 def delta(before: Topology, after: Topology, *, session_id: str = "") -> Delta:
     """The frame that makes a watcher who holds `before` hold `after`; both are of one incarnation."""
-    changed = [segment for key, segment in after.segments.items() if before.segments.get(key) != segment]
+    held = before.segments
+    changed = [
+        segment
+        for key, segment in after.segments.items()
+        if held.get(key) is not segment and held.get(key) != segment  # most are the very same object
+    ]
     return Delta(
         session_id=session_id,
         incarnation=after.incarnation,
@@ -133,43 +134,63 @@ def segment_frame(segment: Segment, *, node_url: str) -> SegmentFrame:
     )
 
 
-def _segments(incarnation: int) -> dict[int, SegmentFrame]:
+def _read_head(incarnation: int) -> TopicHead | None:
+    return store.read_head(incarnation, node_timeout_seconds=settings.SCALABLE_NODE_TIMEOUT_SECONDS)
+
+
+def _state(
+    incarnation: int, head: TopicHead, segments: Mapping[int, SegmentFrame], detail: TopicDetail | None
+) -> Topology:
+    return Topology(
+        topic=str(head.name),
+        incarnation=incarnation,
+        epoch=head.epoch,
+        revision=head.revision,
+        term=head.term,
+        next_segment_id=head.next_segment_id,
+        controller_url=head.controller_url,
+        segments=segments,
+        detail=detail,
+    )
+
+
+def _segments(incarnation: int, head: TopicHead, known: Topology | None) -> Mapping[int, SegmentFrame]:
+    if known is not None and known.epoch == head.epoch:
+        return known.segments
+    if known is not None:
+        changed = _frames(store.read_segments(incarnation, since_epoch=known.epoch))
+        segments = {**known.segments, **changed}
+        if len(segments) == head.segment_count:  # else some were pruned, and their children changed too
+            return segments
+    return _frames(store.read_segments(incarnation))
+
+
+def _frames(segments: Iterable[Segment]) -> dict[int, SegmentFrame]:
     # Every node serves every segment of a data plane that lives in the database; the nearest is this one.
     url = settings.SCALABLE_NODE_URL
-    return {
-        segment.segment_id: segment_frame(segment, node_url=url)
-        for segment in store.read_segments(incarnation)
-    }
+    return {segment.segment_id: segment_frame(segment, node_url=url) for segment in segments}
 
 
-def _detail(head: TopicHead) -> TopicDetail:
-    policy = resolve(
-        topic=cast("Mapping[str, Any]", head.topic_policy),
-        namespace=cast("Mapping[str, Any]", head.namespace_policy),
-    )
+def _detail(incarnation: int, head: TopicHead) -> TopicDetail:
+    topic_policy, namespace_policy = store.read_policies(incarnation)
+    policy = resolve(topic=topic_policy, namespace=namespace_policy)
     rates = loads.loads_for_decision(
-        incarnation=head.incarnation,
+        incarnation=incarnation,
         rate_window_seconds=policy.policy.rate_window_seconds,
         now_ms=milliseconds(timezone.now()),
     ).to_json()
+    newest_operations = operations.newest(head.name, limit=RECENT_OPERATIONS, unfinished_only=False)
+    newest_decisions = decisions.newest(head.name, limit=1)
     return TopicDetail(
-        operations=_operations(head),
-        decision=_last_decision(head),
+        operations=[_short(operation) for operation in newest_operations],
+        decision=newest_decisions[0].to_json() if newest_decisions else None,
         loads=rates["segments"],
         loadKnown=rates["known"],
-        policy=_policy(policy),
+        policy=policy.to_json(),
     )
 
 
-def _operations(head: TopicHead) -> list[dict[str, object]]:
-    newest = operations.newest(head.name, limit=RECENT_OPERATIONS, unfinished_only=False)
-    return [operation.to_json() for operation in newest]
-
-
-def _last_decision(head: TopicHead) -> dict[str, object] | None:
-    newest = decisions.newest(head.name, limit=1)
-    return newest[0].to_json() if newest else None
-
-
-def _policy(policy: EffectivePolicy) -> dict[str, object]:
-    return policy.to_json()
+def _short(operation: OperationView) -> dict[str, object]:
+    """An operation for a frame, which must stay small: of a very wide split only the first children."""
+    body = operation.to_json()
+    return {**body, "plan": {**body["plan"], "children": body["plan"]["children"][:CHILDREN_SHOWN]}}

@@ -1,32 +1,45 @@
-"""What a watcher of a topic sees, read in one snapshot of the database."""
+"""What a watcher of a topic sees, as of one moment."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import Q
 
 from scalable.domain.names import TopicName
 from scalable.domain.segment import Segment
 from scalable.models import Segment as SegmentRow
 from scalable.models import Topic as TopicRow
-from scalable.store import leases
 from scalable.store.topics import segment_value
+
+BEFORE_ALL_EPOCHS = -1
+
+_HEAD = """
+SELECT namespace.tenant, namespace.name, topic.name, topic.epoch, topic.revision, topic.next_segment_id,
+       coalesce(lease.term, 0), node.url,
+       (SELECT count(*) FROM scalable_segment AS segment WHERE segment.topic_id = topic.id)
+  FROM scalable_topic AS topic
+  JOIN scalable_namespace AS namespace ON namespace.id = topic.namespace_id
+  LEFT JOIN scalable_controllerlease AS lease ON lease.topic_id = topic.id
+  LEFT JOIN scalable_node AS node
+    ON node.id = lease.node_id AND node.heartbeat_at > clock_timestamp() - make_interval(secs => %s)
+ WHERE topic.id = %s
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicHead:
-    """The versions of a topic, who leads it, and the policy overrides that rule it."""
+    """The versions of a topic, who leads it, and how many segments it keeps."""
 
-    incarnation: int
     name: TopicName
     epoch: int
     revision: int
     next_segment_id: int
     term: int
     controller_url: str | None
-    topic_policy: dict[str, object] | None
-    namespace_policy: dict[str, object] | None
+    segment_count: int
 
 
 @contextmanager
@@ -47,25 +60,21 @@ def incarnation_of(name: TopicName) -> int | None:
 
 
 def read_head(incarnation: int, *, node_timeout_seconds: float) -> TopicHead | None:
-    """Versions, leader and policies of a topic, or None once it is deleted."""
-    row = TopicRow.objects.select_related("namespace").filter(pk=incarnation).first()
-    if row is None:
-        return None
-    lease = leases.read(incarnation, timeout_seconds=node_timeout_seconds)
-    return TopicHead(
-        incarnation=incarnation,
-        name=TopicName(row.namespace.tenant, row.namespace.name, row.name),
-        epoch=row.epoch,
-        revision=row.revision,
-        next_segment_id=row.next_segment_id,
-        term=lease.term,
-        controller_url=lease.url if lease.alive else None,
-        topic_policy=row.auto_scale_policy,
-        namespace_policy=row.namespace.auto_scale_policy,
-    )
+    """Versions and leader of a topic by one statement, or None once it is deleted."""
+    with connection.cursor() as cursor:
+        cursor.execute(_HEAD, [node_timeout_seconds, incarnation])
+        row: tuple[Any, ...] | None = cursor.fetchone()
+    return None if row is None else TopicHead(TopicName(*row[:3]), *row[3:])
 
 
-def read_segments(incarnation: int) -> list[Segment]:
-    """The DAG of a topic by segment id."""
-    rows = SegmentRow.objects.filter(topic_id=incarnation).order_by("segment_id")
+def read_segments(incarnation: int, *, since_epoch: int = BEFORE_ALL_EPOCHS) -> list[Segment]:
+    """The segments of a topic that were made or sealed after an epoch, by id; without one, all."""
+    later = Q(created_epoch__gt=since_epoch) | Q(sealed_epoch__gt=since_epoch)
+    rows = SegmentRow.objects.filter(later, topic_id=incarnation).order_by("segment_id")
     return [segment_value(row) for row in rows]
+
+
+def read_policies(incarnation: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """The policy overrides of a topic and of its namespace."""
+    rows = TopicRow.objects.filter(pk=incarnation)
+    return rows.values_list("auto_scale_policy", "namespace__auto_scale_policy").get()
