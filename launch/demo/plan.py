@@ -65,11 +65,11 @@ class Plan:
 
 
 def plan_for(events: int) -> Plan:
-    """Spread the events over half a minute, a minute for the usual number, longer for many."""
+    """Spread the events over half a minute, more than a minute for the usual number."""
     if events < SMALL_RUN_EVENTS:
         hot_seconds, cold_seconds = max(1.0, events / 500), 2.0
     else:
-        hot_seconds, cold_seconds = min(75.0, max(28.0, events / 1_000)), 18.0
+        hot_seconds, cold_seconds = min(75.0, max(24.0, events / 1_000)), 14.0
     # The tail runs at a fifteenth of the hot rate: 0.8 of a merge threshold over all segments together.
     hot_rate = min(MAX_RATE, events / (hot_seconds + cold_seconds / 15))
     cold_rate = hot_rate / 15
