@@ -17,6 +17,7 @@ from django.conf import settings
 
 from scalable.api.executor import Call
 from scalable.domain.errors import (
+    NoLeader,
     NotLeader,
     ScalableError,
     SubscriptionNotFound,
@@ -68,7 +69,6 @@ class LeaderMemory:
         self._call = call
         self._clock = clock
         self._led: dict[int, Led] = {}
-        self._settle_above = 0
 
     async def lead(self, name: TopicName, *, node_id: uuid.UUID) -> Led:
         """Give the topic's sessions if this node leads it or can; raises NotLeader, TopicNotFound."""
@@ -121,7 +121,6 @@ class LeaderMemory:
                 await self._expire(led, key)
             if not led.sessions and self._clock() - led.asked_for_at > IDLE_SECONDS:
                 self._led.pop(led.leader.incarnation, None)
-        self._settle_above = await self._call(controller.sweep, above=self._settle_above)
 
     async def _begin(self, leader: Leader) -> Led:
         led = Led(leader, asked_for_at=self._clock())
@@ -137,7 +136,7 @@ class LeaderMemory:
     async def _adopt(self, name: TopicName, node_id: uuid.UUID) -> None:
         try:
             await self.lead(name, node_id=node_id)
-        except (NotLeader, TopicNotFound):
+        except (NotLeader, NoLeader, TopicNotFound):
             return
 
     async def _expire(self, led: Led, key: SessionKey) -> None:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 RESTART_SECONDS = 1.0
-SWEEP_SECONDS = 1.0
+SESSIONS_SECONDS = 1.0
 
 
 class Node:
@@ -34,6 +34,7 @@ class Node:
         self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
         self._executor: ServiceExecutor | None = None
         self._feed: SampleFeed | None = None
+        self._settled_up_to = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -46,10 +47,11 @@ class Node:
         self.id = uuid.uuid4()
         self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
         self._executor = ServiceExecutor(threads=settings.SCALABLE_EXECUTOR_THREADS)
-        await self._beat()
+        await self.call(controller.begin_node, node_id=self.id, url=self.url)
         self._work("notices", bus.run)
         self._work("heartbeat", self._beat, every_seconds=settings.SCALABLE_NODE_HEARTBEAT_SECONDS)
-        self._work("sessions", self._sweep, every_seconds=SWEEP_SECONDS)
+        self._work("sessions", self._sweep_sessions, every_seconds=SESSIONS_SECONDS)
+        self._work("settling", self._settle_some, every_seconds=settings.SCALABLE_WATCH_RESYNC_SECONDS)
         self._feed = SampleFeed(node_id=str(self.id))
         self._work("sampler", partial(sampler.run, self._feed, self.call))
 
@@ -81,8 +83,12 @@ class Node:
     async def _beat(self) -> None:
         await self.call(controller.heartbeat_node, node_id=self.id, url=self.url)
 
-    async def _sweep(self) -> None:
+    async def _sweep_sessions(self) -> None:
         await self.leader.sweep(node_id=self.id)
+        await self.call(controller.force_releases)
+
+    async def _settle_some(self) -> None:
+        self._settled_up_to = await self.call(controller.sweep, above=self._settled_up_to)
 
     def _work(
         self, name: str, step: Callable[[], Awaitable[None]], *, every_seconds: float | None = None

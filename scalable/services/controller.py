@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import SegmentNotOwned, TermSuperseded
+from scalable.domain.errors import NoLeader, SegmentNotOwned, TermSuperseded
 from scalable.domain.names import SegmentName, TopicName
 from scalable.domain.ownership import Ownership
 from scalable.domain.segment import Segment, SegmentState
@@ -19,6 +19,7 @@ from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.settling import (
+    force_releases,
     settle_drained,
     settle_locked,
     settle_subscription,
@@ -36,7 +37,9 @@ __all__ = [
     "acquire_leadership",
     "assignment",
     "assignment_version",
+    "begin_node",
     "find_or_create",
+    "force_releases",
     "heartbeat_node",
     "orphaned_topics",
     "register_consumer",
@@ -103,6 +106,13 @@ class AssignmentView:
 # Nodes and leadership.
 
 
+def begin_node(*, node_id: uuid.UUID, url: str) -> None:
+    """Note that this web process began; a former one at its address is dead, whatever its heartbeat says."""
+    with transaction.atomic():
+        nodes.delete_at(url)
+        nodes.write_heartbeat(node_id, url)
+
+
 def heartbeat_node(*, node_id: uuid.UUID, url: str) -> None:
     """Note that this web process is alive, and forget those that have been dead for long."""
     nodes.write_heartbeat(node_id, url)
@@ -116,7 +126,7 @@ def remove_node(*, node_id: uuid.UUID) -> None:
 
 
 def acquire_leadership(*, name: TopicName, node_id: uuid.UUID) -> Leadership:
-    """Give the topic's leader, the asking node if no living one leads; raises TopicNotFound."""
+    """Give the topic's leader, the asking node if no living one leads; raises TopicNotFound, NoLeader."""
     incarnation = store.incarnation_of(name)
     lease = leases.read(incarnation, timeout_seconds=settings.SCALABLE_NODE_TIMEOUT_SECONDS)
     if not lease.alive:
@@ -136,6 +146,10 @@ def _take_over(name: TopicName, node_id: uuid.UUID) -> ControllerLeaseView:
     with transaction.atomic():
         incarnation = topics.lock(name).incarnation
         lease = leases.lock(incarnation, timeout_seconds=timeout_seconds)
+        if not lease.alive and not nodes.exists(
+            node_id
+        ):  # given up for dead: its next heartbeat is a new start
+            raise NoLeader(topic=str(name))
         if not lease.alive:
             leases.take(incarnation, node_id=node_id, term=lease.term + 1)
             lease = leases.read(incarnation, timeout_seconds=timeout_seconds)

@@ -21,6 +21,8 @@ from scalable.store.subscriptions import Ownerships, SubscriptionView
 
 OVERDUE_LIMIT = 100
 UNDRAINED_LIMIT = 50
+GENERATIONS_PER_SUBSCRIPTION = 2**20
+"""A subscription made again under its name counts from elsewhere: acks of its former life never fit."""
 
 
 def settle_topic(*, topic_id: int) -> None:
@@ -51,14 +53,18 @@ def settle_drained(*, subscription_id: int, incarnation: int, segment_id: int, p
     return position >= stats.end_offset and settle_subscription(subscription_id=subscription_id)
 
 
+def force_releases() -> None:
+    """Pass on the segments whose owner was asked to release them and did not in time."""
+    for subscription_id in store.with_overdue_release(limit=OVERDUE_LIMIT):
+        settle_subscription(subscription_id=subscription_id)
+
+
 def sweep(*, above: int = 0) -> int:
-    """Carry out overdue releases, and settle some of the subscriptions that wait for a drained segment.
+    """Settle some of the subscriptions that wait for a sealed segment to be drained.
 
     Heals what was lost with a process between a commit and its evaluation. Returns the id to go on above,
     0 at the end.
     """
-    for subscription_id in store.with_overdue_release(limit=OVERDUE_LIMIT):
-        settle_subscription(subscription_id=subscription_id)
     undrained = store.with_undrained_end(above=above, limit=UNDRAINED_LIMIT)
     for subscription_id in undrained:
         settle_subscription(subscription_id=subscription_id)
@@ -68,7 +74,7 @@ def sweep(*, above: int = 0) -> int:
 def settle_locked(subscription: SubscriptionView) -> bool:
     """Settle a subscription whose lock is held and tell whether anything changed."""
     layout = store.read_layout(subscription.incarnation)
-    known = store.ownerships(subscription.subscription_id)
+    known = _known(subscription, layout)
     drained = _with_newly_drained(subscription, layout, known.drained)
     open_ids = assignable(layout, drained)
     owners = {key: owned.owner for key, owned in known.owned.items() if owned.owner is not None}
@@ -81,6 +87,13 @@ def settle_locked(subscription: SubscriptionView) -> bool:
         hand_over_ms=round(settings.SCALABLE_HANDOVER_SECONDS * 1000),
     )
     return write_changes(subscription, known, after, drained)
+
+
+def _known(subscription: SubscriptionView, layout: Layout) -> Ownerships:
+    """Read the owners of all segments; those without one begin at the subscription's own generations."""
+    rows = store.ownerships(subscription.subscription_id)
+    unowned = Ownership(generation=subscription.subscription_id * GENERATIONS_PER_SUBSCRIPTION)
+    return Ownerships(dict.fromkeys(layout.segments, unowned) | dict(rows.owned), rows.drained)
 
 
 def write_changes(

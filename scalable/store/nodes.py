@@ -29,6 +29,16 @@ def delete(node_id: uuid.UUID) -> None:
     Node.objects.filter(pk=node_id).delete()
 
 
+def exists(node_id: uuid.UUID) -> bool:
+    """Tell whether the node has a row."""
+    return Node.objects.filter(pk=node_id).exists()
+
+
+def delete_at(url: str) -> None:
+    """Remove the nodes of an address, which frees the leaderships that they held."""
+    Node.objects.filter(url=url).delete()
+
+
 def delete_dead(*, timeout_seconds: float, limit: int) -> int:
     """Remove nodes that have been dead for long, and give their number."""
     dead = Node.objects.filter(heartbeat_at__lt=oldest_living_heartbeat(timeout_seconds))

@@ -217,6 +217,7 @@ async def test_a_producer_that_vanishes_leaves_whole_batches(live_node: LiveNode
         sender = Sender(peer)
         for _ in range(60):
             await sender.send()
+        await peer.expect(Receipt)
         peer.connection.transport.abort()
     values = await eventually(lambda: stored(topic, 0))
     key = keys_in(LOW, 1)[0]

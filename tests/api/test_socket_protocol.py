@@ -96,6 +96,7 @@ async def test_what_follows_a_hello(live_node: LiveNode, topic: TopicView) -> No
             ("{", "frame_invalid", 4400),
             ('{"type": "snapshot"}', "frame_unknown_type", 4400),
             ("x" * (8 * MIB + 1), "frame_too_large", 4413),
+            ("\u00e4" * (4 * MIB + 1), "frame_too_large", 4413),
         ]
     ]
     cases += [
@@ -180,6 +181,7 @@ async def test_the_handshake_wants_a_token(live_node: LiveNode, topic: TopicView
         ({}, ["bearer.nonsense"], 401, "unauthenticated"),
         ({"Authorization": f"Bearer {token('nobody')}"}, [], 403, "forbidden"),
         ({}, [f"bearer.{token('nobody')}"], 403, "forbidden"),
+        ({}, [f"bearer.{token('system')}"], 403, "forbidden"),
     ]
     for path in DOORS:
         for headers, subprotocols, status, code in cases:

@@ -8,6 +8,7 @@ from pytest_django import Settings
 
 from scalable.domain.errors import (
     GenerationSuperseded,
+    NoLeader,
     SegmentNotOwned,
     SubscriptionTypeMismatch,
     TermSuperseded,
@@ -61,6 +62,14 @@ def test_a_node_that_leaves_frees_its_leaderships_at_once() -> None:
     assert controller.acquire_leadership(name=topic.name, node_id=second).term == 2
 
 
+def test_a_node_that_comes_back_at_its_address_need_not_wait_for_its_former_life() -> None:
+    topic, former, present = make_topic(), new_node(), uuid.uuid4()
+    controller.acquire_leadership(name=topic.name, node_id=former)
+    controller.begin_node(node_id=present, url=URL)
+    taken = controller.acquire_leadership(name=topic.name, node_id=present)
+    assert (taken.mine, taken.term) == (True, 2)
+
+
 def test_a_superseded_leader_changes_nothing(settings: Settings) -> None:
     topic = make_topic()
     group = Group(topic)
@@ -74,6 +83,13 @@ def test_a_superseded_leader_changes_nothing(settings: Settings) -> None:
     with pytest.raises(TermSuperseded):
         group.view("a")
     assert list(ConsumerRegistration.objects.values_list("name", flat=True)) == ["a"]
+
+
+def test_a_node_without_a_row_leads_nothing() -> None:
+    topic, node_id = make_topic(), new_node()
+    controller.remove_node(node_id=node_id)
+    with pytest.raises(NoLeader):
+        controller.acquire_leadership(name=topic.name, node_id=node_id)
 
 
 def test_leadership_of_an_unknown_topic_is_refused() -> None:
@@ -257,7 +273,7 @@ def test_an_owner_that_does_not_release_loses_the_segment_at_the_deadline(settin
     group.join("a", "b")
     (moving,) = group.view("a").releasing
     old_generation = group.owned("a")[moving]
-    settling.sweep()
+    settling.force_releases()
     assert group.owned("b") == {moving: old_generation + 1}
     with pytest.raises(GenerationSuperseded):
         group.release("a", moving, generation=old_generation)
@@ -349,6 +365,7 @@ def act_at_random(group: Group) -> None:
         case 4:
             for segment_id in group.owners():
                 group.drain(segment_id)
+            settling.force_releases()
             settling.sweep()
 
 
@@ -376,6 +393,19 @@ def test_a_subscription_whose_cursor_fails_is_not_made(monkeypatch: pytest.Monke
     with pytest.raises(ConnectionError):
         subscriptions.create_subscription(name=topic.name, subscription="s", kind=SubscriptionType.STREAM)
     assert subscriptions.list_subscriptions(name=topic.name) == []
+
+
+def test_a_subscription_made_again_takes_no_acknowledgement_meant_for_the_former() -> None:
+    topic = make_topic(segments=1)
+    group = Group(topic)
+    group.join("a")
+    append(topic, 0, "only")
+    generation = group.generation(0)
+    subscriptions.delete_subscription(name=topic.name, subscription="s")
+    group.join("a")
+    with pytest.raises(GenerationSuperseded):
+        group.acknowledge(0, 1, generation=generation)
+    assert group.view("a").segments[0].position == 0
 
 
 def test_a_deleted_subscription_is_gone_with_its_cursors() -> None:

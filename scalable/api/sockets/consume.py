@@ -26,6 +26,7 @@ from scalable.domain.errors import (
 from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services import messages, subscriptions
+from scalable.services.access import Right
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -51,6 +52,7 @@ MAX_WAITING_ACKS = 4_096
 class ConsumeSocket(FollowingSocket):
     """One consumer's way out of the segments that it owns."""
 
+    right = Right.OPERATE
     frames = decoder(ConsumeClientFrame)
     subscription: SubscriptionView
 

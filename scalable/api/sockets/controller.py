@@ -19,6 +19,7 @@ from scalable.domain.errors import (
 )
 from scalable.domain.names import validate_part
 from scalable.services import controller, messages
+from scalable.services.access import Right
 from scalable.services.controller import AssignmentView, OwnedSegment
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
@@ -41,6 +42,7 @@ MAX_WAITING_FRAMES = 1_024
 class ControllerSocket(FollowingSocket):
     """One consumer's session; frames are handled in their order by one task beside the socket."""
 
+    right = Right.OPERATE
     frames = decoder(ControllerClientFrame)
     consumer: str = ""
 

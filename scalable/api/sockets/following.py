@@ -7,6 +7,8 @@ from scalable.domain.errors import TopicDeleted
 from scalable.services import messages
 from scalable.wire.frames import Gone
 
+RECHECK_SECONDS = 30.0
+
 
 class FollowingSocket(Socket):
     """A socket bound to one incarnation of its topic, once it is opened."""
@@ -27,5 +29,5 @@ class FollowingSocket(Socket):
     async def _watch_topic(self) -> None:
         with hub.watch(topic_key(self.incarnation)) as watch:
             while await node.call(messages.topic_exists, incarnation=self.incarnation):
-                await watch.wait()
+                await watch.wait(RECHECK_SECONDS)
         self.end_with_topic()

@@ -48,7 +48,7 @@ BATCH_OVERHEAD_BYTES = 1024 * 1024
 class ProduceSocket(FollowingSocket):
     """One producer's way in."""
 
-    right = Right.READ
+    right = Right.OPERATE
     producer: str = ""
 
     def __init__(self) -> None:

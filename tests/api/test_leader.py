@@ -1,0 +1,145 @@
+"""The leader's memory of sessions, on a clock that the test turns."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import ParamSpec, TypeVar
+
+import pytest
+import pytest_asyncio
+from pytest_django import Settings
+
+from scalable.api.executor import ServiceExecutor
+from scalable.api.leader import LeaderMemory
+from scalable.services import controller
+from scalable.store import subscriptions as store
+from tests.services.group import Group, leader_of
+from tests.topology import make_topic
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+pytestmark = pytest.mark.django_db(transaction=True)
+GRACE_SECONDS = 60.0
+
+
+class Node:
+    """A node's threads and clock, and the error that its next removal of a consumer meets."""
+
+    def __init__(self) -> None:
+        self.executor = ServiceExecutor(threads=1)
+        self.now = 0.0
+        self.trouble: Exception | None = None
+        self.memory = LeaderMemory(call=self.call, clock=lambda: self.now)
+
+    def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
+        trouble = self.trouble
+        if trouble is not None and function == controller.remove_consumer:
+            self.trouble = None
+            raise trouble
+        return self.executor.call(function, *args, **kwargs)
+
+
+class Connection:
+    """A socket that notes why it was closed."""
+
+    error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+
+
+@pytest_asyncio.fixture
+async def node(settings: Settings) -> AsyncIterator[Node]:
+    """A node whose grace is a minute."""
+    settings.SCALABLE_SESSION_GRACE_SECONDS = GRACE_SECONDS
+    made = Node()
+    yield made
+    await asyncio.to_thread(made.executor.close)
+
+
+@pytest_asyncio.fixture
+async def group(node: Node) -> Group:
+    """A subscription with the registered consumer `a`."""
+
+    def make() -> Group:
+        made = Group(make_topic(segments=2))
+        made.join("a")
+        return made
+
+    return await node.executor.call(make)
+
+
+async def consumers(node: Node, group: Group) -> list[str]:
+    """The registered consumers."""
+    return await node.executor.call(lambda: store.consumers(group.subscription_id))
+
+
+async def key_of(node: Node, group: Group) -> tuple[int, str]:
+    """The key of the session of `a`."""
+    return await node.executor.call(lambda: group.subscription_id), "a"
+
+
+async def test_a_leave_that_fails_is_made_up_for_after_the_grace(node: Node, group: Group) -> None:
+    node_id = group.leader.node_id
+    led = await node.memory.lead(group.topic.name, node_id=node_id)
+    key, connection = await key_of(node, group), Connection()
+    node.memory.connect(led, key, connection)
+    node.trouble = ConnectionError("once")
+    with pytest.raises(ConnectionError):
+        await node.memory.leave(led, key)
+    node.now = GRACE_SECONDS - 1
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == ["a"]
+    node.now = GRACE_SECONDS
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == []
+
+
+async def test_an_expiry_that_fails_is_tried_again(node: Node, group: Group) -> None:
+    node_id = group.leader.node_id
+    await node.memory.lead(group.topic.name, node_id=node_id)
+    node.now = GRACE_SECONDS
+    node.trouble = ConnectionError("once")
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == ["a"]
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == []
+
+
+async def test_a_new_leader_begins_everyones_grace_anew(node: Node, group: Group) -> None:
+    node_id = group.leader.node_id
+    node.now = 1_000.0
+    await node.memory.lead(group.topic.name, node_id=node_id)
+    node.now += GRACE_SECONDS - 1
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == ["a"]
+    node.now += 1
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == []
+
+
+async def test_the_late_end_of_an_older_connection_is_nothing(node: Node, group: Group) -> None:
+    node_id = group.leader.node_id
+    led = await node.memory.lead(group.topic.name, node_id=node_id)
+    key, older, newer = await key_of(node, group), Connection(), Connection()
+    assert node.memory.connect(led, key, older) is None
+    assert node.memory.connect(led, key, newer) is older
+    node.memory.disconnect(led, key, older)
+    node.now = 10 * GRACE_SECONDS
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == ["a"]
+    assert node.memory.holds(led, key, newer)
+
+
+async def test_a_superseded_leader_lets_its_connections_go(node: Node, group: Group) -> None:
+    node_id = group.leader.node_id
+    led = await node.memory.lead(group.topic.name, node_id=node_id)
+    key, connection = await key_of(node, group), Connection()
+    node.memory.connect(led, key, connection)
+    node.memory.session(led, (key[0], "gone"))
+    await node.executor.call(controller.remove_node, node_id=node_id)
+    await node.executor.call(leader_of, group.topic)
+    node.now = GRACE_SECONDS
+    await node.memory.sweep(node_id=node_id)
+    assert getattr(connection.error, "code", None) == "term_superseded"
+    assert await consumers(node, group) == ["a"]
