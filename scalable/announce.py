@@ -86,15 +86,6 @@ class ConsumersChanged(Notice):
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True)
-class CursorMoved(Notice):
-    """A subscription acknowledged messages of a sealed segment, which may have drained it."""
-
-    subscription_id: int
-    incarnation: int
-    segment_id: int
-
-
 Listener = Callable[[Notice], None]
 _listeners: list[Listener] = []
 

@@ -63,8 +63,6 @@ def keys_of(notice: announce.Notice) -> tuple[str, ...]:
             return (segment_key(incarnation, segment_id),)
         case announce.AssignmentChanged(subscription_id=subscription_id):
             return (subscription_key(subscription_id),)
-        case announce.CursorMoved(subscription_id=subscription_id):
-            return (subscription_key(subscription_id),)
         case _:  # a request for a worker wakes no waiter
             return ()
 

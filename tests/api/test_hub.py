@@ -106,7 +106,6 @@ NOTICES: list[announce.Notice] = [
     announce.SegmentAppended(1, 2),
     announce.SegmentTerminated(1, 2),
     announce.AssignmentChanged(3, 1),
-    announce.CursorMoved(3, 1, 2),
 ]
 
 
