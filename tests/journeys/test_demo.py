@@ -14,6 +14,8 @@ from launch.embedded import remove_postgres
 from launch.java import java_environment
 from launch.ports import free_port
 from launch.process import ROOT
+from tests.browser.conftest import CHROMIUM
+from tests.journeys.witness import watch_topic
 
 EVENTS = 6_000
 OF_THE_TESTS = {
@@ -25,7 +27,8 @@ OF_THE_TESTS = {
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(java_environment() is None, reason="no Java 17 or newer: the load pipeline cannot run")
-def test_a_stream_of_flights_splits_and_merges_its_topic(tmp_path: Path) -> None:
+def test_a_stream_of_flights_splits_and_merges_its_topic_while_a_browser_shows_it(tmp_path: Path) -> None:
+    port = free_port()
     arguments = [
         "demo",
         "--events",
@@ -34,19 +37,24 @@ def test_a_stream_of_flights_splits_and_merges_its_topic(tmp_path: Path) -> None
         "--data-dir",
         str(tmp_path),
         "--port",
-        str(free_port()),
+        str(port),
     ]
-    run = subprocess.run(
-        [sys.executable, "-m", "launch", *arguments],
-        cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name not in OF_THE_TESTS},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    remove_postgres(directory=tmp_path / "postgres")
-    assert run.returncode == 0, run.stderr[-4_000:]
-    (line,) = run.stdout.splitlines()
+    with (tmp_path / "progress").open("w+") as progress:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "launch", *arguments],
+            cwd=ROOT,
+            env={name: value for name, value in os.environ.items() if name not in OF_THE_TESTS},
+            stdout=subprocess.PIPE,
+            stderr=progress,
+            text=True,
+        )
+        seen = watch_topic(
+            run, url=f"http://127.0.0.1:{port}", path="public/default/flights", data_directory=tmp_path
+        )
+        output, _ = run.communicate()
+        remove_postgres(directory=tmp_path / "postgres")
+        assert run.returncode == 0, (tmp_path / "progress").read_text()[-4_000:]
+    (line,) = output.splitlines()
     result = json.loads(line)
     assert list(result) == [
         *("produced", "consumed", "lost", "duplicated", "out_of_order", "splits", "merges"),
@@ -57,4 +65,8 @@ def test_a_stream_of_flights_splits_and_merges_its_topic(tmp_path: Path) -> None
     assert result["splits"] >= 3
     assert result["merges"] >= 1
     assert result["load_reports"] >= 1
+    if CHROMIUM is not None:
+        assert not seen.reloaded
+        assert len(seen.segments) >= 1 + 2 * 3
+        assert "split" in seen.marks
     assert not (tmp_path / "services.json").exists(), "what it started, it stopped"
