@@ -25,7 +25,7 @@ from tests.processes import LiveNode, ProcessFactory
 from tests.spark.oracle import MINUTE_MS, Message, Oracle, encoded
 from tests.topology import make_topic
 
-WAIT_SECONDS = 120
+WAIT_SECONDS = 200
 POLL_SECONDS = 0.1
 
 
