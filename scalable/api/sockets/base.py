@@ -7,7 +7,7 @@ connection are seen. Long work belongs in `spawn`, what is sent goes through `pu
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, cast
 
 import msgspec
@@ -17,6 +17,7 @@ from django.conf import settings
 
 from scalable.api.errors import answer_of, close_code_of, internal_error
 from scalable.api.sockets.handshake import subject_of, subprotocol_of, topic_of
+from scalable.api.sockets.lane import Lane, Message, Send
 from scalable.api.sockets.outbox import Ending, Outbox
 from scalable.domain.errors import (
     FrameInvalid,
@@ -33,9 +34,6 @@ from scalable.services.access import Right, Subject
 from scalable.wire.frames import PROTOCOL_VERSION, Close, ErrorFrame, Frame, Hello, decode, decoder, encode
 
 logger = logging.getLogger(__name__)
-
-Message = dict[str, Any]
-Send = Callable[[Message], Awaitable[None]]
 
 NORMAL = 1000
 PROTOCOL_ERRORS = (
@@ -66,7 +64,7 @@ class Socket(AsyncConsumer):
         self._tasks: set[asyncio.Task[None]] = set()
         self._sender: asyncio.Task[None] | None = None
         self._main: asyncio.Task[Any] | None = None
-        self._sending_since: float | None = None
+        self._lane: Lane | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._dropped = False
 
@@ -91,8 +89,12 @@ class Socket(AsyncConsumer):
 
     def push(self, frame: Frame | str | bytes) -> None:
         """Send a frame as soon as those before it left; a reader that is too far behind is closed."""
+        data = encode(frame) if isinstance(frame, Frame) else frame
+        if self._lane is not None and self._lane.is_free and self.outbox.is_idle:
+            self._lane.start(_message(data))
+            return
         try:
-            self.outbox.put(encode(frame) if isinstance(frame, Frame) else frame)
+            self.outbox.put(data)
         except ReaderTooSlow as error:
             self.drop(error)
 
@@ -166,9 +168,9 @@ class Socket(AsyncConsumer):
             await self._deny(error)
             raise StopConsumer from error
         await self._send({"type": "websocket.accept", "subprotocol": subprotocol_of(self.scope)})
-        self._sender = asyncio.create_task(self._send_frames())
+        self._lane = Lane(self._send, on_stall=self._lane_stalled)
+        self._sender = asyncio.create_task(self._send_frames(self._lane))
         self._call_later("hello", settings.SCALABLE_SOCKET_HELLO_SECONDS, self._check_hello)
-        self._watch_sender()
 
     async def websocket_receive(self, message: Message) -> None:
         """Take one frame; an error that breaks the protocol closes, any other is answered."""
@@ -188,7 +190,7 @@ class Socket(AsyncConsumer):
         raise StopConsumer
 
     async def _take(self, text: str | None, data: bytes | None) -> None:
-        size = len(text if text is not None else data or b"")
+        size = _size_of(text, data)
         if size > settings.SCALABLE_MAX_FRAME_BYTES:
             raise FrameTooLarge(size_bytes=size, limit_bytes=settings.SCALABLE_MAX_FRAME_BYTES)
         if text is None:
@@ -229,25 +231,24 @@ class Socket(AsyncConsumer):
         await self._send({"type": "websocket.http.response.body", "body": body})
         await asyncio.sleep(0)  # uvicorn counts the handshake as complete only once it noticed its own close
 
-    async def _send_frames(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while not isinstance(frame := await self.outbox.take(), Ending):
-                self._sending_since = loop.time()
-                kind = "bytes" if isinstance(frame, bytes) else "text"
-                await self._send({"type": "websocket.send", kind: frame})
-                self._sending_since = None
-            await self._send({"type": "websocket.close", "code": frame.code, "reason": frame.reason})
-        except OSError:  # the server's word for a peer that is gone; its disconnect message follows
-            self._sending_since = None
+    async def _send_frames(self, lane: Lane) -> None:
+        while not isinstance(frame := await self.outbox.take(), Ending):
+            await lane.send(_message(frame))
+        await lane.send({"type": "websocket.close", "code": frame.code, "reason": frame.reason})
 
-    def _watch_sender(self) -> None:
-        """Drop the peer when one frame takes too long to leave; one timer a socket, none a frame."""
-        since, limit_seconds = self._sending_since, self._linger_seconds
-        if since is not None and asyncio.get_running_loop().time() - since > limit_seconds:
+    def _watch_lane(self) -> None:
+        """Drop the peer when one frame takes too long to leave; no timer runs while frames leave at once."""
+        since = self._lane.busy_since if self._lane else None
+        if since is None:
+            self._timers.pop("lane", None)
+        elif asyncio.get_running_loop().time() - since > self._linger_seconds:
             self.drop(ReaderTooSlow(limit=len(self.outbox)))
         else:
-            self._call_later("sender", limit_seconds / 4, self._watch_sender)
+            self._call_later("lane", self._linger_seconds / 4, self._watch_lane)
+
+    def _lane_stalled(self) -> None:
+        if "lane" not in self._timers:
+            self._watch_lane()
 
     @property
     def _linger_seconds(self) -> float:
@@ -278,8 +279,20 @@ class Socket(AsyncConsumer):
             task.cancel()
         try:
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self._lane is not None:
+                await self._lane.close()
         finally:
             await self.closed()
+
+
+def _message(frame: str | bytes) -> Message:
+    return {"type": "websocket.send", "bytes" if isinstance(frame, bytes) else "text": frame}
+
+
+def _size_of(text: str | None, data: bytes | None) -> int:
+    if text is None:
+        return len(data or b"")
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def error_frame(error: ScalableError, *, segment_id: int | None = None) -> ErrorFrame:

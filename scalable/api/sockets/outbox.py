@@ -38,6 +38,11 @@ class Outbox:
         return len(self._frames)
 
     @property
+    def is_idle(self) -> bool:
+        """True when nothing waits and the end is not decided: a frame may go past this box."""
+        return not self._frames and self._ending is None
+
+    @property
     def has_room(self) -> bool:
         """True while a bulky frame need not wait."""
         return len(self._frames) < self._max_frames and self._bytes < self._max_bytes
