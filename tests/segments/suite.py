@@ -458,8 +458,10 @@ class CursorSuite:
 class LineageSuite:
     """A producer that sends again, across splits and merges."""
 
+    histories = 40
+
     def test_whatever_is_sent_again_is_stored_exactly_once_and_in_order(self, port: SegmentPort) -> None:
-        @settings(max_examples=40, deadline=None, derandomize=True)
+        @settings(max_examples=self.histories, deadline=None, derandomize=True)
         @given(st.data())
         def history(data: st.DataObject) -> None:
             check_history(port, data)

@@ -6,7 +6,7 @@ from threading import Event
 import pytest
 from django.db import connections, transaction
 
-from scalable.domain.errors import SegmentTerminated
+from scalable.domain.errors import GenerationSuperseded, SegmentTerminated
 from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.port import ReadResult, SegmentKey, SegmentPort
@@ -40,6 +40,7 @@ def _until_somebody_waits_for_a_lock(database: str) -> None:
                WHERE datname = current_database() AND wait_event_type = 'Lock'"""
     for _ in range(10_000):
         with connections[database].cursor() as cursor:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees what it saw first
             cursor.execute(query)
             if cursor.fetchone()[0]:
                 return
@@ -118,3 +119,62 @@ def test_the_schema_is_installed_once_and_can_be_removed(external_port: Embedded
         cursor.execute("SELECT version FROM segment_schema")
         assert cursor.fetchall() == [(1,)]
     assert external_port.keys() == []
+
+
+def test_a_seal_counts_the_append_that_it_waited_for(embedded_port: EmbeddedSegments) -> None:
+    key = _new(embedded_port)
+    appended = Event()
+
+    def appender() -> int:
+        with transaction.atomic():
+            embedded_port.append(key, [batch(0, 3)], producer="p")
+            appended.set()
+            _until_somebody_waits_for_a_lock("default")
+        return 0
+
+    def sealer() -> int:
+        appended.wait(20)
+        return embedded_port.terminate(key, fence=None)
+
+    assert in_threads([appender, sealer]) == [0, 3]
+
+
+def test_an_acknowledgement_waits_for_a_new_owner_and_is_refused(embedded_port: EmbeddedSegments) -> None:
+    key = _new(embedded_port)
+    embedded_port.create_cursor(key, subscription="s", position=None)
+    embedded_port.append(key, [batch(0, 3)], producer="p")
+    owned = Event()
+
+    def new_owner() -> None:
+        with transaction.atomic():
+            embedded_port.own(key, subscription="s", generation=1)
+            owned.set()
+            _until_somebody_waits_for_a_lock("default")
+
+    def former_owner() -> None:
+        owned.wait(20)
+        with pytest.raises(GenerationSuperseded):
+            embedded_port.acknowledge(key, subscription="s", generation=0, position=2)
+
+    in_threads([new_owner, former_owner])
+    assert embedded_port.cursors(key)[0].position == 0
+
+
+def test_an_acknowledgement_counts_the_one_that_it_waited_for(embedded_port: EmbeddedSegments) -> None:
+    key = _new(embedded_port)
+    embedded_port.create_cursor(key, subscription="s", position=None)
+    embedded_port.append(key, [batch(0, 9)], producer="p")
+    acknowledged = Event()
+
+    def first() -> int:
+        with transaction.atomic():
+            state = embedded_port.acknowledge(key, subscription="s", generation=0, position=7)
+            acknowledged.set()
+            _until_somebody_waits_for_a_lock("default")
+        return state.position
+
+    def second() -> int:
+        acknowledged.wait(20)
+        return embedded_port.acknowledge(key, subscription="s", generation=0, position=3).position
+
+    assert in_threads([first, second]) == [7, 7]

@@ -8,6 +8,8 @@ from tests.segments.suite import SegmentSuite
 
 
 class TestMemory(SegmentSuite):
+    histories = 250
+
     @pytest.fixture
     def port(self, memory_port: MemorySegments) -> SegmentPort:
         return memory_port
