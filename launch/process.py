@@ -50,36 +50,60 @@ class ProcessSpec:
 
 
 class Guard:
-    """Parent's side of the guard process (`launch/guard.py`); `keep` are descriptors that it holds open."""
+    """Parent's side of the guard process (`launch/guard.py`); `keep` are descriptors that it holds open.
+
+    A guard that died is replaced as soon as there is something to tell it.
+    """
 
     def __init__(self, *, keep: Sequence[int] = ()) -> None:
         self._lock = threading.Lock()
-        self._process = subprocess.Popen(
+        self._keep = tuple(keep)
+        self._children: dict[int, str] = {}
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
             [sys.executable, "-I", "-S", guard_script.__file__],
             stdin=subprocess.PIPE,
-            text=True,
+            bufsize=0,
             start_new_session=True,
-            pass_fds=tuple(keep),
+            pass_fds=self._keep,
             cwd="/",
         )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def watch(self, pid: int, spec: ProcessSpec) -> None:
-        self._say(f"+ {pid} {int(spec.stop_signal)} {spec.stop_timeout_seconds}")
+        """Stop the child when this process is gone."""
+        line = f"+ {pid} {int(spec.stop_signal)} {spec.stop_timeout_seconds}\n"
+        with self._lock:
+            self._children[pid] = line
+            self._say(line)
 
     def forget(self, pid: int) -> None:
-        self._say(f"- {pid}")
+        with self._lock:
+            if self._children.pop(pid, None) is not None:
+                self._say(f"- {pid}\n")
 
     def _say(self, line: str) -> None:
-        with self._lock:
-            pipe = self._process.stdin
-            if pipe is not None and not pipe.closed:
-                pipe.write(line + "\n")
-                pipe.flush()
+        try:
+            self._write(line)
+        except BrokenPipeError:
+            self._process.wait()
+            self._process = self._start()
+            self._write("".join(self._children.values()))
+
+    def _write(self, lines: str) -> None:
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            self._process.stdin.write(lines.encode())
 
     def close(self) -> None:
         """Let the guard end; what it still watches is stopped by it."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        with self._lock:
+            if self._process.stdin is not None:
+                self._process.stdin.close()
         self._process.wait()
 
 
@@ -103,7 +127,7 @@ class ManagedProcess:
         self._guard = guard
         self._on_exit = on_exit
         self._process: subprocess.Popen[bytes] | None = None
-        self._pump: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
 
     @property
     def pid(self) -> int:
@@ -139,16 +163,24 @@ class ManagedProcess:
         if self._guard is not None:
             self._guard.watch(self._process.pid, self.spec)
         assert self._process.stdout is not None
-        self._pump = threading.Thread(
-            target=self._follow, args=(self._process, self._process.stdout), name=self.spec.name, daemon=True
-        )
-        self._pump.start()
+        self._threads = [
+            self._thread(self._follow, self._process.stdout),
+            self._thread(self._await_end, self._process),
+        ]
 
-    def _follow(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
-        while chunk := os.read(output.fileno(), 65536):
-            self.log.write(chunk)
+    def _thread(self, work: Callable[..., None], argument: object) -> threading.Thread:
+        thread = threading.Thread(target=work, args=(argument,), name=self.spec.name, daemon=True)
+        thread.start()
+        return thread
+
+    def _follow(self, output: IO[bytes]) -> None:
+        with output:
+            while chunk := os.read(output.fileno(), 65536):
+                self.log.write(chunk)
+
+    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+        """Wait for the child itself: something that it started may hold its output open for longer."""
         process.wait()
-        output.close()
         if self._guard is not None:
             self._guard.forget(process.pid)
         if self._on_exit is not None:
@@ -211,8 +243,8 @@ class ManagedProcess:
         self.wait(self.spec.stop_timeout_seconds)
         self.kill_group()
         self._process.wait()
-        if self._pump is not None and self._pump is not threading.current_thread():
-            self._pump.join(timeout=5)
+        for thread in self._threads:
+            thread.join(timeout=5)
 
     def __enter__(self) -> Self:
         self.start()

@@ -5,7 +5,7 @@ from typing import Any
 
 SMALL_RUN_EVENTS = 5_000
 """Below this a run is too short for the autoscaler; splits and merges are not asked for."""
-MAX_RATE = 4_000.0
+MAX_RATE = 3_000.0
 SPLITS_WANTED = 3
 MERGES_WANTED = 1
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from launch.logs import RotatingLog
-from launch.process import ManagedProcess, ProcessSpec
+from launch.process import Guard, ManagedProcess, ProcessSpec
 
 MARK = "SCALABLE_TEST_MARK"
 
@@ -55,9 +55,16 @@ def spec(
     )
 
 
-def child(process_spec: ProcessSpec, folder: Path) -> ManagedProcess:
+def child(
+    process_spec: ProcessSpec,
+    folder: Path,
+    on_exit: Callable[[ManagedProcess], None] | None = None,
+    *,
+    guard: Guard | None = None,
+) -> ManagedProcess:
     """Return a child that is not started yet, with a log in `folder`."""
-    return ManagedProcess(process_spec, log=RotatingLog(folder / "child.log", name="child"))
+    log = RotatingLog(folder / "child.log", name="child")
+    return ManagedProcess(process_spec, log=log, guard=guard, on_exit=on_exit)
 
 
 def alive(pid: int) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launch.logs import RotatingLog
-from launch.process import ROOT, LaunchError
+from launch.process import ROOT, Guard, LaunchError, ManagedProcess
 from tests.launch.children import alive, child, kill_hard, spec, wait_until
 
 SLEEPER = "import time; time.sleep(600)"
@@ -104,6 +104,29 @@ def test_a_killed_parent_leaves_no_child(tmp_path: Path, script: str) -> None:
         assert alive(pid)
         kill_hard(running.pid)
     wait_until(lambda: not alive(pid))
+
+
+def test_a_guard_that_died_is_replaced_with_all_that_it_watched(tmp_path: Path) -> None:
+    guard = Guard()
+    with child(spec(SLEEPER), tmp_path, guard=guard) as first:
+        kill_hard(guard.pid)
+        wait_until(lambda: not alive(guard.pid))
+        with child(spec(SLEEPER), tmp_path, guard=guard) as second:
+            guard.close()
+            wait_until(lambda: not alive(first.pid) and not alive(second.pid))
+
+
+def test_the_end_of_a_child_is_seen_while_its_own_child_holds_the_output(tmp_path: Path) -> None:
+    note = tmp_path / "inner"
+    ended: list[ManagedProcess] = []
+    script = WITH_GRANDCHILD.format(path=str(note))
+    process = child(
+        spec(script, ready=lambda: note.exists() and note.read_text() != ""), tmp_path, ended.append
+    )
+    with process:
+        kill_hard(process.pid)
+        wait_until(lambda: ended == [process])
+        assert alive(int(note.read_text()))
 
 
 def test_log_lines_carry_their_process_and_stay_bounded(tmp_path: Path) -> None:
