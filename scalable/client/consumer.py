@@ -128,14 +128,20 @@ class StreamConsumer:
 
     async def receive(self, timeout_seconds: float | None = None) -> Message:
         """Wait for the next message; raises TimeoutError, and what ended the consumer, as TopicDeleted."""
+        message = self._next_message()
+        if message is not None:
+            return message
         async with asyncio.timeout(timeout_seconds):
-            while True:
-                message = None if self._leaving else self._inbox.next_message()
-                if message is not None:
-                    self._wake_links()
-                    return message
+            while (message := self._next_message()) is None:
                 self._raise_failure()
                 await self._changed.wait()
+        return message
+
+    def _next_message(self) -> Message | None:
+        message = None if self._leaving else self._inbox.next_message()
+        if message is not None:
+            self._wake_links()
+        return message
 
     def __aiter__(self) -> AsyncIterator[Message]:
         return self._messages()

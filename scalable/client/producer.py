@@ -49,6 +49,7 @@ from scalable.wire.frames import (
 
 DEFAULT_MAX_PENDING_BYTES = 32 * 1024 * 1024
 DEFAULT_MAX_PENDING_MESSAGES = 50_000
+SUBMITS_PER_TURN = 200
 
 
 class Producer:
@@ -84,6 +85,7 @@ class Producer:
         self._undelivered: dict[Entry, None] = {}
         self._delivered = asyncio.Event()
         self._max_message_bytes = 0
+        self._unsent_turns = 0
         self._task: asyncio.Task[None] | None = None
         self._welcomed: asyncio.Future[None] | None = None
         self._closing = False
@@ -189,6 +191,10 @@ class Producer:
         self._undelivered[entry] = None
         self._outbox.add(entry)
         self._wake.set()
+        self._unsent_turns += 1
+        if self._unsent_turns >= SUBMITS_PER_TURN:
+            # A caller that never waits for anything else must not keep the socket's tasks from running.
+            await asyncio.sleep(0)
         future: asyncio.Future[MessageId] = entry.handle
         return future
 
@@ -259,6 +265,7 @@ class Producer:
         permits = connection.welcome.permits
         while True:
             self._wake.clear()
+            self._unsent_turns = 0
             batch = self._outbox.take(_now(), permits)
             if batch is None:
                 await self._wait_for_work(permits)
