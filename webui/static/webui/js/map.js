@@ -116,8 +116,8 @@ export class Map {
     const left = x(view, tile.minuteMs);
     const width = x(view, tile.minuteMs + MINUTE_MS) - left;
     const height = (one.end - one.start + 1) / PARTS;
-    for (let part = 0; part < tile.max.length; part += 1) {
-      const rate = tile.max[part] * PARTS;
+    for (let part = 0; part < tile.mean.length; part += 1) {
+      const rate = tile.mean[part] * PARTS;
       pen.fillStyle = ramp(level(rate, policy.splitMsgRateInThreshold, policy.mergeMsgRateInThreshold));
       const top = y(view, one.start + (part + 1) * height);
       pen.fillRect(left, top, width + 0.5, y(view, one.start + part * height) - top + 0.5);
