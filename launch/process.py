@@ -89,21 +89,24 @@ class Guard:
 
     def _say(self, line: str) -> None:
         try:
-            self._write(line)
+            self._pipe.write(line.encode())
         except BrokenPipeError:
+            self._pipe.close()
             self._process.wait()
             self._process = self._start()
-            self._write("".join(self._children.values()))
+            self._pipe.write("".join(self._children.values()).encode())
 
-    def _write(self, lines: str) -> None:
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.write(lines.encode())
+    @property
+    def _pipe(self) -> IO[bytes]:
+        if self._process.stdin is None:
+            raise LaunchError("the guard has no pipe")
+        return self._process.stdin
 
     def close(self) -> None:
         """Let the guard end; what it still watches is stopped by it."""
         with self._lock:
-            if self._process.stdin is not None:
-                self._process.stdin.close()
+            self._children.clear()
+            self._pipe.close()
         self._process.wait()
 
 
