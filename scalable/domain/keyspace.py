@@ -127,7 +127,12 @@ def tiles(ranges: Iterable[HashRange]) -> bool:
 
 def key_hash(key: str) -> int:
     """Hash a key: Murmur3_32 of its UTF-8 form with seed 0, as an unsigned 32-bit number."""
-    return mmh3.hash(key.encode(), 0, signed=False)
+    return encoded_key_hash(key.encode())
+
+
+def encoded_key_hash(key: bytes) -> int:
+    """Hash a key that is in its UTF-8 form already."""
+    return mmh3.hash(key, 0, signed=False)
 
 
 def segment_hash(hash32: int) -> int:

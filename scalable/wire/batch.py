@@ -10,13 +10,14 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import lt
+from typing import TypeVar
 
 import msgspec
 import zstandard
 from crc32c import crc32c
 
 from scalable.domain.errors import BatchInvalid
-from scalable.domain.keyspace import MAX_HASH, key_hash
+from scalable.domain.keyspace import MAX_HASH, encoded_key_hash, key_hash
 from scalable.wire.batch_header import (
     MAX_BATCH_BYTES,
     MAX_BUCKETS,
@@ -56,6 +57,7 @@ __all__ = [
 
 MAX_KEY_BYTES = 65_535
 _COMPRESSION_LEVEL = 1
+Item = TypeVar("Item")
 _HAS_PROPERTIES = 0x01
 
 
@@ -92,14 +94,14 @@ def encode_batch(
     first, last = records[0].sequence, records[-1].sequence
     blocks, entries = [], []
     try:
-        hashes = None if mode is Mode.KEYLESS else [key_hash(record.key or "") for record in records]
+        keys = [] if mode is Mode.KEYLESS else [(record.key or "").encode() for record in records]
+        hashes = None if mode is Mode.KEYLESS else list(map(encoded_key_hash, keys))
         groups = _group(hashes, len(records), _check_starts(bucket_starts))
         for start, end, positions in groups:
-            members = records if len(groups) == 1 else [records[position] for position in positions]
-            plain = _pack_block(members, positions, mode, first)
+            plain = _pack_block(_pick(records, positions), _pick(keys, positions), positions, first)
             stored = _compress(plain, codec)
             blocks.append(stored)
-            entries.append(BucketEntry(start, end, len(members), len(stored), len(plain), crc32c(stored)))
+            entries.append(BucketEntry(start, end, len(positions), len(stored), len(plain), crc32c(stored)))
         header = encode_header(
             codec=codec,
             mode=mode,
@@ -182,6 +184,10 @@ def _group(
     return [(start, end, found) for start, end, found in zip(starts, ends, members, strict=True) if found]
 
 
+def _pick(column: Sequence[Item], positions: Sequence[int]) -> Sequence[Item]:
+    return column if len(positions) >= len(column) else [column[position] for position in positions]
+
+
 def _hash_bounds(hashes: Sequence[int] | None, keyless_hash: int | None) -> tuple[int, int]:
     if hashes is not None:
         return min(hashes) >> 16, max(hashes) >> 16
@@ -192,11 +198,10 @@ def _hash_bounds(hashes: Sequence[int] | None, keyless_hash: int | None) -> tupl
 
 
 def _pack_block(
-    records: Sequence[Record], positions: Sequence[int], mode: Mode, first_sequence: int
+    records: Sequence[Record], keys: Sequence[bytes], positions: Sequence[int], first_sequence: int
 ) -> bytes:
     count = len(records)
     values = [record.value for record in records]
-    keys = [] if mode is Mode.KEYLESS else [(record.key or "").encode() for record in records]
     properties = (
         [_pack_properties(record.properties) for record in records] if _any_properties(records) else []
     )
