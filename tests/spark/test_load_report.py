@@ -180,8 +180,7 @@ def spark_daemon(name: str, *arguments: str, java: Mapping[str, str], directory:
 def cluster_status(url: str) -> dict[str, Any]:
     """What the master says about its workers, or nothing while it is not up."""
     try:
-        answer = httpx.get(url)
-    except httpx.TransportError:
+        status: dict[str, Any] = httpx.get(url).raise_for_status().json()
+    except httpx.HTTPError:
         return {}
-    status: dict[str, Any] = answer.json()
     return status
