@@ -134,6 +134,22 @@ async def test_a_lost_connection_is_seen_and_comes_back_by_itself(console: Conso
     assert await page.locator("#banner").is_hidden()
 
 
+async def test_an_ended_session_leads_to_the_login(console: Console) -> None:
+    page = console.page
+    console.call("PUT", "scalable/public/default/ended")
+    links: list[WebSocketRoute] = []
+
+    def carry(link: WebSocketRoute) -> None:
+        link.connect_to_server()
+        links.append(link)
+
+    await page.route_web_socket("**/lookup/**", carry)
+    await console.open_topic("ended")
+    await page.context.clear_cookies()
+    await links[0].close(code=1011)
+    await page.wait_for_url("**/login?next=*")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_both_themes_on_narrow_and_wide_screens(console: Console, scheme: str) -> None:
     page = console.page

@@ -6,6 +6,7 @@ const FIRST_WAIT_MS = 250;
 const LONGEST_WAIT_MS = 8000;
 const CODE_GONE = 4410;
 const CODE_UNAUTHENTICATED = 4401;
+const CODE_REFUSED = 1006;
 const CODE_NOT_FOUND = 4404;
 const FINAL = new Set([CODE_GONE, CODE_UNAUTHENTICATED, 4403, CODE_NOT_FOUND]);
 
@@ -14,11 +15,14 @@ export class Watch {
    * @param {string} path of the socket
    * @param {(topic: import("./model.js").Topic) => void} onTopic
    * @param {(state: "live"|"lost"|"gone", text: string) => void} onState
+   * @param {() => Promise<unknown>} check a REST call that leads to the login when the session has ended: a browser
+   *   does not tell why a handshake was refused
    */
-  constructor(path, onTopic, onState) {
+  constructor(path, onTopic, onState, check) {
     this.path = path;
     this.onTopic = onTopic;
     this.onState = onState;
+    this.check = check;
     this.topic = null;
     this.waitMs = FIRST_WAIT_MS;
     this.session = `page-${Math.random().toString(36).slice(2)}`;
@@ -51,6 +55,7 @@ export class Watch {
   closed(code) {
     if (code === CODE_UNAUTHENTICATED) location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
     if (FINAL.has(code)) return this.onState("gone", this.reason || `closed by the server (${code})`);
+    if (code === CODE_REFUSED) this.check().catch(() => undefined);
     this.onState("lost", "connection lost, trying again…");
     setTimeout(() => this.open(), this.waitMs * (0.5 + Math.random()));
     this.waitMs = Math.min(LONGEST_WAIT_MS, this.waitMs * 2);

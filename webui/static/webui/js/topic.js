@@ -61,7 +61,7 @@ document.getElementById("span").addEventListener("change", (event) => {
 });
 document.getElementById("reset").addEventListener("click", () => map.reset());
 document.addEventListener("themechange", () => map.draw());
-new Watch(`/ws/v2/scalable/lookup/${[tenant, namespace, name].map(encodeURIComponent).join("/")}`, onTopic, onState);
+new Watch(`/ws/v2/scalable/lookup/${[tenant, namespace, name].map(encodeURIComponent).join("/")}`, onTopic, onState, () => get(`${path}/autoScalePolicy/effective`));
 setInterval(() => {
   if (document.hidden) return;
   map.draw();
