@@ -196,6 +196,10 @@ class Admin:
         """Create a subscription at earliest, if it is new; its type never changes."""
         self._call("PUT", _path(topic, "subscriptions", subscription), params={"type": kind})
 
+    def subscriptions(self, topic: TopicName | str) -> list[Json]:
+        """List the topic's subscriptions: name and type."""
+        return _listed(self._json("GET", _path(topic, "subscriptions")), "subscriptions")
+
     def delete_subscription(self, topic: TopicName | str, subscription: str) -> None:
         """Delete a subscription with its cursors."""
         self._call("DELETE", _path(topic, "subscriptions", subscription))

@@ -7,8 +7,8 @@ import ipaddress
 import json
 import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -65,7 +65,7 @@ class ConnectionLost(ConnectionError):
     """A socket ended without a typed error; coming back may mend it."""
 
     def __init__(self, code: int, reason: str) -> None:
-        super().__init__(f"the connection was lost (close code {code}: {reason or 'no reason given'})")
+        super().__init__(f"the connection was lost ({reason or f'close code {code}'})")
         self.close_code = code
 
 
@@ -92,6 +92,11 @@ class Endpoint:
     url: str
     token: str = field(repr=False)
 
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(f"{self.url!r} is not the http(s) URL of a node")
+
     @property
     def headers(self) -> dict[str, str]:
         """Give the header that carries the token."""
@@ -114,7 +119,7 @@ class Endpoint:
         """Give the address of a socket, as in `ws://host/ws/v2/scalable/lookup/tenant/namespace/topic`."""
         parts = urlsplit(self.url)
         path = "/".join(quote(part, safe="") for part in (kind, *_parts(topic), *more))
-        scheme = "wss" if parts.scheme in {"https", "wss"} else "ws"
+        scheme = "wss" if parts.scheme == "https" else "ws"
         return urlunsplit((scheme, parts.netloc, f"{parts.path.rstrip('/')}{SOCKET_ROOT}/{path}", "", ""))
 
 
@@ -249,10 +254,23 @@ class Backoff:
     def __init__(self, *, first_seconds: float = 0.05, limit_seconds: float = 5.0) -> None:
         self._first, self._limit = first_seconds, limit_seconds
         self._attempts = 0
+        self.last_error: Exception | None = None
 
     def reset(self) -> None:
         """Start again from the shortest wait, after a success."""
         self._attempts = 0
+        self.last_error = None
+
+    @asynccontextmanager
+    async def within(self, seconds: float) -> AsyncIterator[None]:
+        """Bound a wait; raises ConnectionLost with the last failure of the attempts, or TimeoutError."""
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError as error:
+            if self.last_error is None:
+                raise
+            raise ConnectionLost(1006, str(self.last_error)) from error
 
     def next_seconds(self) -> float:
         """Give the next wait: between half and the whole of a doubling span."""
@@ -272,6 +290,7 @@ async def keep_running(session: Callable[[], Awaitable[None]], *, backoff: Backo
             await session()
             return
         except RETRIABLE_ERRORS as error:
+            backoff.last_error = error
             wait_seconds = backoff.next_seconds()
             logger.info("%s: %s; again in %.2f s", what, error, wait_seconds)
             await asyncio.sleep(wait_seconds)

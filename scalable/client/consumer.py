@@ -34,7 +34,6 @@ from scalable.wire.frames import (
 )
 
 DEFAULT_PREFETCH_MESSAGES = 1_000
-START_TIMEOUT_SECONDS = 30.0
 
 
 class StreamConsumer:
@@ -75,14 +74,15 @@ class StreamConsumer:
 
     # Life
 
-    async def start(self) -> None:
+    async def start(self, timeout_seconds: float = 30.0) -> None:
         """Register and wait for the first assignment.
 
-        Raises TopicNotFound, SubscriptionTypeMismatch, Unauthenticated, Forbidden, TimeoutError.
+        Raises TopicNotFound, SubscriptionTypeMismatch, Unauthenticated, Forbidden, ConnectionLost,
+        TimeoutError.
         """
         self._task = asyncio.create_task(self._control(), name=f"consumer {self.name}")
         try:
-            async with asyncio.timeout(START_TIMEOUT_SECONDS):
+            async with self._backoff.within(timeout_seconds):
                 await self._wait_until_assigned()
         except BaseException:
             await self._stop()

@@ -108,13 +108,13 @@ class Producer:
 
     # Life
 
-    async def start(self) -> None:
-        """Connect; raises TopicNotFound, Unauthenticated, Forbidden, TimeoutError."""
-        await self._watch.start()
+    async def start(self, timeout_seconds: float = 30.0) -> None:
+        """Connect; raises TopicNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError."""
+        await self._watch.start(timeout_seconds)
         self._welcomed = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"producer {self.name}")
         try:
-            async with asyncio.timeout(30):
+            async with self._backoff.within(timeout_seconds):
                 await asyncio.shield(self._welcomed)
         except BaseException:
             await self._stop()

@@ -137,11 +137,12 @@ class TopologyWatch:
     async def start(self, timeout_seconds: float = 30.0) -> Topology:
         """Begin to watch and wait for the first snapshot.
 
-        Raises TopicNotFound, Unauthenticated, Forbidden, TimeoutError.
+        Raises TopicNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError.
         """
         self._task = asyncio.create_task(self._run(), name=f"watch {self._topic}")
         try:
-            return await self.wait_for(lambda _: True, timeout_seconds)
+            async with self._backoff.within(timeout_seconds):
+                return await self.wait_for(lambda _: True)
         except BaseException:
             await self.close()
             raise

@@ -10,7 +10,12 @@ import pytest
 
 from launch.process import ManagedProcess
 from scalable.client import Admin, Message, Producer, StreamConsumer
-from scalable.domain.errors import SubscriptionTypeMismatch, TopicDeleted, TopicNotFound
+from scalable.domain.errors import (
+    SessionSuperseded,
+    SubscriptionTypeMismatch,
+    TopicDeleted,
+    TopicNotFound,
+)
 from tests.client.proxy import Relay
 from tests.client.test_producer import active_ids
 from tests.processes import LiveNode, ProcessFactory
@@ -95,6 +100,18 @@ async def test_wrong_names_are_refused(live_node: LiveNode, admin: Admin, topic:
     await asyncio.to_thread(admin.create_subscription, topic, "group", kind="QUEUE")
     with pytest.raises(SubscriptionTypeMismatch):
         await member(live_node, topic, "a").start()
+
+
+async def test_a_second_session_of_a_name_takes_the_place_of_the_first(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    async with member(live_node, topic, "a") as first, member(live_node, topic, "b") as idle:
+        assert idle.standby, "one segment has one owner"
+        async with member(live_node, topic, "a") as second:
+            with pytest.raises(SessionSuperseded):
+                await first.receive(timeout_seconds=10)
+            await fill(live_node, topic, 0, 1)
+            assert (await second.receive(timeout_seconds=10)).value == b"0"
 
 
 async def test_a_deleted_topic_ends_its_consumer(live_node: LiveNode, admin: Admin, topic: str) -> None:
