@@ -111,6 +111,7 @@ def run_demo(argv: Sequence[str]) -> int:
     """Run the demo in the instance of the data directory; start one for its time where none runs."""
     parser = argparse.ArgumentParser(prog="./run demo", parents=[_instance_options()], add_help=False)
     options, rest = parser.parse_known_args(argv)
+    demo.parse(rest)  # before anything is started for it
     running = DataDirectory(options.data_dir).running()
     if running is not None:
         return demo.main(rest, running)

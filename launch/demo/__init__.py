@@ -23,7 +23,7 @@ DEFAULT_EVENTS = 60_000
 
 def main(argv: Sequence[str], services: RunningServices) -> int:
     """Run the demo in a running instance; 1 when any figure is not as it must be."""
-    options = _parse(argv)
+    options = parse(argv)
     # In JSON mode stdout carries the one line alone.
     console = Console(stderr=options.json)
     journey = Journey(plan_for(options.events), services)
@@ -44,7 +44,8 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
     return 1 if problems else 0
 
 
-def _parse(argv: Sequence[str]) -> Any:
+def parse(argv: Sequence[str]) -> Any:
+    """Read the options; argparse's exit for help and for what cannot be read."""
     parser = argparse.ArgumentParser(prog="./run demo", description=__doc__)
     parser.add_argument("--events", type=_count, default=DEFAULT_EVENTS, help=f"default: {DEFAULT_EVENTS:,}")
     parser.add_argument("--json", action="store_true", help="print one line of JSON instead of a table")
