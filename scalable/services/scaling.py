@@ -8,7 +8,7 @@ from scalable import announce
 from scalable.domain.errors import EpochMoved, OperationNotAbortable, SegmentClaimed, SegmentsFixed
 from scalable.domain.layout import Layout, ReshapePlan
 from scalable.domain.names import TopicName
-from scalable.domain.operations import Outcome, may_abort
+from scalable.domain.operations import Outcome, Phase, may_abort
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.store import decisions, topics
@@ -117,7 +117,8 @@ def _begin(topic: TopicView, plan: ReshapePlan, *, actor: str, reason: str) -> O
 def announce_step(operation: OperationView, revision: int) -> None:
     """Tell those who watch the topic and those who wait for the operation that it moved."""
     announce.publish(announce.OperationChanged(operation.operation_id, operation.incarnation))
-    announce.publish(announce.TopicChanged(operation.incarnation, str(operation.topic), revision))
+    if operation.phase is Phase.COMMITTED:  # the one step that those who watch the layout alone can see
+        announce.publish(announce.TopicChanged(operation.incarnation, str(operation.topic), revision))
 
 
 def get_operation(*, name: TopicName, operation_id: str) -> OperationView:
