@@ -53,12 +53,17 @@ def list_subscriptions(*, name: TopicName) -> list[SubscriptionView]:
 
 
 def find_subscription(*, name: TopicName, subscription: str, kind: SubscriptionType) -> SubscriptionView:
-    """A subscription of this type; raises TopicNotFound, SubscriptionNotFound, SubscriptionTypeMismatch."""
+    """A subscription of this type.
+
+    Raises TopicNotFound, InvalidName, SubscriptionNotFound, SubscriptionTypeMismatch.
+    """
+    validate_part(subscription, "subscription")
     return store.get(store.incarnation_of(name), subscription, expected=kind)
 
 
 def delete_subscription(*, name: TopicName, subscription: str) -> None:
-    """Delete a subscription with its cursors; raises TopicNotFound, SubscriptionNotFound."""
+    """Delete a subscription with its cursors; raises TopicNotFound, InvalidName, SubscriptionNotFound."""
+    validate_part(subscription, "subscription")
     with transaction.atomic():
         topic = topics.lock(name)
         found = store.find(topic.incarnation, subscription)

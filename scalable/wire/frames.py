@@ -9,7 +9,7 @@ unknown fields and unknown types are refused, so that old and new processes can 
 
 import struct
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -19,6 +19,10 @@ from scalable.domain.keyspace import HashRange
 PROTOCOL_VERSION = 1
 SUBPROTOCOL = "scalable.v1"
 TOKEN_SUBPROTOCOL_PREFIX = "bearer."
+_MAX_BIGINT = 2**63 - 1
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=_MAX_BIGINT)]
+Label = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", frozen=True, kw_only=True):
@@ -32,8 +36,8 @@ class Hello(Frame, frozen=True, tag="hello"):
     """Client: opens the session; `session_id` is the client's name for it and comes back in pushed frames."""
 
     protocol: int
-    client: str = ""
-    session_id: str = ""
+    client: Label = ""
+    session_id: Label = ""
     detail: Literal["layout", "full"] = "layout"
     producer: str | None = None
     consumer: str | None = None
@@ -151,8 +155,8 @@ class Register(Frame, frozen=True, tag="register"):
 class Released(Frame, frozen=True, tag="released"):
     """Client: the delivered messages of this segment are acknowledged; the next owner may start."""
 
-    segment_id: int
-    generation: int
+    segment_id: Number
+    generation: Number
 
 
 class Leave(Frame, frozen=True, tag="leave"):
@@ -220,15 +224,15 @@ class Refused(Frame, frozen=True, tag="refused"):
 class Attach(Frame, frozen=True, tag="attach"):
     """Client: deliver this segment to me, from the cursor's position, up to `permits` messages."""
 
-    segment_id: int
-    generation: int
-    permits: int
+    segment_id: Number
+    generation: Number
+    permits: Number
 
 
 class Detach(Frame, frozen=True, tag="detach"):
     """Client: stop delivering this segment; answered by `detached` after the last delivery."""
 
-    segment_id: int
+    segment_id: Number
 
 
 class Detached(Frame, frozen=True, tag="detached"):
@@ -240,16 +244,16 @@ class Detached(Frame, frozen=True, tag="detached"):
 class Flow(Frame, frozen=True, tag="flow"):
     """Client: `permits` more messages may be delivered for the segment."""
 
-    segment_id: int
-    permits: int
+    segment_id: Number
+    permits: Number
 
 
 class Ack(Frame, frozen=True, tag="ack"):
     """Client: everything below `position` is processed (cumulative)."""
 
-    segment_id: int
-    generation: int
-    position: int
+    segment_id: Number
+    generation: Number
+    position: Number
 
 
 class Acked(Frame, frozen=True, tag="acked"):
@@ -305,7 +309,7 @@ def decode(using: "msgspec.json.Decoder[Frame]", text: str | bytes) -> Frame:
         if "Invalid value" in str(error) and "$.type" in str(error):
             raise FrameUnknownType(problem=str(error)) from error
         raise FrameInvalid(problem=str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameInvalid(problem=str(error)) from error
 
 
@@ -367,8 +371,8 @@ def decode_publish(data: bytes) -> Publish:
     kind, flags, request_id, segment_id = _PUBLISH.unpack_from(data)
     if kind != PUBLISH:
         raise FrameUnknownType(problem=f"binary frame kind {kind}")
-    if flags & ~(FLAG_RESTART | FLAG_PARTS):
-        raise FrameInvalid(problem=f"unknown flags {flags:#04x}")
+    if flags & ~(FLAG_RESTART | FLAG_PARTS) or segment_id > _MAX_BIGINT:
+        raise FrameInvalid(problem=f"flags {flags:#04x} or segment id {segment_id} are not possible")
     start, parts = _PUBLISH.size, None
     if flags & FLAG_PARTS:
         if len(data) < start + _PARTS.size:

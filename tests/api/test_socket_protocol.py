@@ -17,6 +17,7 @@ from scalable.services.topics import TopicView
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
     SUBPROTOCOL,
+    Ack,
     Attach,
     Close,
     Detached,
@@ -94,6 +95,7 @@ async def test_what_follows_a_hello(live_node: LiveNode, topic: TopicView) -> No
         for sent, code, close_code in [
             (HELLO, "frame_invalid", 4400),
             ("{", "frame_invalid", 4400),
+            ('{"more": ' + "[" * 100_000 + "]" * 100_000 + "}", "frame_invalid", 4400),
             ('{"type": "snapshot"}', "frame_unknown_type", 4400),
             ("x" * (8 * MIB + 1), "frame_too_large", 4413),
             ("\u00e4" * (4 * MIB + 1), "frame_too_large", 4413),
@@ -105,9 +107,11 @@ async def test_what_follows_a_hello(live_node: LiveNode, topic: TopicView) -> No
         (PRODUCE, b"\x07" + bytes(40), "frame_unknown_type", 4400),
         (PRODUCE, b"\x01\xf0" + bytes(40), "frame_invalid", 4400),
         (PRODUCE, b"\x01\x02" + bytes(40), "frame_invalid", 4400),
+        (PRODUCE, b"\x01\x00" + bytes(4) + b"\x80" + bytes(40), "frame_invalid", 4400),
         (CONSUME, b"\x02" + bytes(40), "frame_invalid", 4400),
         (CONSUME, encode(Attach(segment_id=0, generation=1, permits=-1)), "frame_invalid", 4400),
         (CONSUME, encode(Attach(segment_id=0, generation=1, permits=10_001)), "permits_exceeded", 4429),
+        (CONSUME, encode(Ack(segment_id=0, generation=1, position=2**63)), "frame_invalid", 4400),
         (CONTROL, b"\x02" + bytes(40), "frame_invalid", 4400),
         (CONTROL, '{"type": "released", "segment_id": 0, "generation": 1}', "frame_invalid", 4400),
     ]
@@ -148,6 +152,8 @@ async def test_what_a_hello_asks_for_must_be_there(live_node: LiveNode, topic: T
         ("produce/public/default/none", "topic_not_found", 4404),
         ("consume/public/default/none/s", "topic_not_found", 4404),
         ("consume/public/default/orders/none", "subscription_not_found", 4404),
+        ("consume/public/default/orders/%00", "invalid_name", 4400),
+        ("consume/public/default/orders/" + "s" * 256, "invalid_name", 4400),
     ]
     for path, code, close_code in cases:
         async with socket(live_node, path, consumer="c") as peer:

@@ -1,5 +1,6 @@
 """Frames: what is written is read again, and what breaks the protocol is refused by name."""
 
+import json
 from contextlib import suppress
 
 import pytest
@@ -118,11 +119,44 @@ def test_server_frames_are_read_as_written() -> None:
         ("null", FrameInvalid),
         ("", FrameInvalid),
         ("{" * 10_000, FrameInvalid),
+        ('{"more": ' * 100_000, FrameInvalid),
+        ('{"more": ' + "[" * 100_000 + "]" * 100_000 + "}", FrameInvalid),
     ],
 )
 def test_a_broken_control_frame_is_refused_by_name(text: str, error: type[Exception]) -> None:
     with pytest.raises(error):
         decode(decoder(ConsumeClientFrame), text)
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, 2**64, 10**40])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        {"type": "attach", "segment_id": 1, "generation": 1, "permits": 1},
+        {"type": "ack", "segment_id": 1, "generation": 1, "position": 1},
+        {"type": "flow", "segment_id": 1, "permits": 1},
+        {"type": "detach", "segment_id": 1},
+        {"type": "released", "segment_id": 1, "generation": 1},
+    ],
+)
+def test_a_number_that_no_row_can_hold_is_refused(frame: dict[str, object], number: int) -> None:
+    using = decoder(ConsumeClientFrame | Released)
+    assert decode(using, json.dumps(frame))
+    for field in frame.keys() - {"type"}:
+        with pytest.raises(FrameInvalid):
+            decode(using, json.dumps({**frame, field: number}))
+
+
+def test_a_batch_for_a_segment_that_no_row_can_hold_is_refused() -> None:
+    with pytest.raises(FrameInvalid):
+        decode_publish(encode_publish(Publish(1, 2**63, False, b"")))
+
+
+@pytest.mark.parametrize("field", ["client", "session_id"])
+def test_what_a_client_calls_itself_is_short(field: str) -> None:
+    # A session's name is repeated in every frame that is pushed to it.
+    with pytest.raises(FrameInvalid):
+        decode(decoder(Hello), json.dumps({"type": "hello", "protocol": 1, field: "x" * 256}))
 
 
 @given(st.data())

@@ -24,7 +24,6 @@ from scalable.domain.errors import (
     TopicDeleted,
     TopicNotFound,
 )
-from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import StoredBatch
 from scalable.services import messages, subscriptions
@@ -137,9 +136,7 @@ class SubscriptionView(DoorView):
         return Response(status=204)
 
     def delete(self, request: Request, **path: str) -> Response:
-        subscriptions.delete_subscription(
-            name=topic_of(path), subscription=validate_part(path["subscription"], "subscription")
-        )
+        subscriptions.delete_subscription(name=topic_of(path), subscription=path["subscription"])
         return Response(status=204)
 
 
