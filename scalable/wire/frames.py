@@ -22,7 +22,6 @@ TOKEN_SUBPROTOCOL_PREFIX = "bearer."
 _MAX_BIGINT = 2**63 - 1
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=_MAX_BIGINT)]
-Label = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", frozen=True, kw_only=True):
@@ -36,8 +35,8 @@ class Hello(Frame, frozen=True, tag="hello"):
     """Client: opens the session; `session_id` is the client's name for it and comes back in pushed frames."""
 
     protocol: int
-    client: Label = ""
-    session_id: Label = ""
+    client: str = ""
+    session_id: Annotated[str, msgspec.Meta(max_length=255)] = ""
     detail: Literal["layout", "full"] = "layout"
     producer: str | None = None
     consumer: str | None = None
