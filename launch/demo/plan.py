@@ -10,7 +10,7 @@ SPLITS_WANTED = 3
 MERGES_WANTED = 1
 
 
-FAST_SHARE = 0.6
+FAST_SHARE = 0.4
 """The share of the hot phase at its full rate; the rest waits for splits that are late."""
 
 
@@ -30,13 +30,13 @@ class Plan:
 
     @property
     def trickle_rate(self) -> float:
-        """Return the events per second before anybody measures them: a fifth of a split threshold."""
-        return self.hot_rate / 30
+        """Return the events per second before anybody measures them: few, they are missing later."""
+        return self.hot_rate / 100
 
     @property
     def lasting_rate(self) -> float:
-        """Return a rate that keeps three segments hot and lasts nearly twice as long as the full one."""
-        return self.hot_rate * 0.55
+        """Return a rate that keeps three segments hot and lasts twice as long as the full one."""
+        return self.hot_rate * 0.45
 
     @property
     def policy(self) -> dict[str, Any]:
