@@ -11,14 +11,16 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import django
 import psycopg
 from django.core.management import call_command
 
+from bench.report import machine
 from launch.sandbox import Sandbox
 from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments.port import SegmentKey, SegmentPort
@@ -29,15 +31,21 @@ KEY = SegmentKey(10**9, 0)
 APPENDS_PER_ACKNOWLEDGEMENT = 25
 RECORDS_PER_BATCH = 10
 SAMPLES = 10
-RESULTS = Path(__file__).resolve().parent.parent / "docs" / "hot-tables.json"
-WATCHED = (
-    "segment_log",
-    "segment_batch",
-    "segment_mark",
-    "segment_cursor",
-    "segment_position",
-    "bench_counter",
-)
+RESULTS = Path(__file__).resolve().parent.parent / "docs" / "hot-tables.md"
+HEAD = """# Hot tables under an old snapshot
+
+One client appends, and acknowledges at every {every}th append, while another transaction stays open from
+before the first append. Beside each append a counter row is updated, as a log with a counter column would.
+Latencies are in milliseconds, of one tenth of the run each; dead rows are counted at its end: those of the
+log, its batches, marks and cursors together, then those of cursor positions. On a machine that others use,
+the quotient of append and counter tells more than either. `python -m bench.hot_tables` measures again
+({machine}, {date}).
+
+| seconds | appends/s | append p50 | p99 | ack p50 | counter p50 | append/counter | dead: log | positions |
+|---|---|---|---|---|---|---|---|---|
+"""
+LOG_TABLES = ("segment_log", "segment_batch", "segment_mark", "segment_cursor")
+WATCHED = (*LOG_TABLES, "segment_position", "bench_counter")
 DEAD_ROWS = "SELECT relname, n_dead_tup FROM pg_stat_user_tables WHERE relname = ANY(%s)"
 
 
@@ -119,8 +127,31 @@ def _old_snapshot(url: str) -> psycopg.Connection:
     return connection
 
 
+def render(samples: Sequence[Sample]) -> str:
+    """Write the samples as a page."""
+    today = datetime.now(tz=UTC).date().isoformat()
+    head = HEAD.format(every=APPENDS_PER_ACKNOWLEDGEMENT, machine=machine(), date=today)
+    return head + "".join(map(_line, [0.0, *(sample.seconds for sample in samples)], samples))
+
+
+def _line(began: float, sample: Sample) -> str:
+    dead = sample.dead_rows
+    cells = [
+        f"{sample.seconds:,.0f}",
+        f"{sample.appends / (sample.seconds - began):,.0f}",
+        f"{sample.append_p50_ms:.2f}",
+        f"{sample.append_p99_ms:.2f}",
+        f"{sample.acknowledge_p50_ms:.2f}",
+        f"{sample.counter_update_p50_ms:.2f}",
+        f"{sample.append_p50_ms / sample.counter_update_p50_ms:.2f}",
+        f"{sum(dead.get(table, 0) for table in LOG_TABLES):,}",
+        f"{dead.get('segment_position', 0):,}",
+    ]
+    return "| " + " | ".join(cells) + " |\n"
+
+
 def main(argv: list[str]) -> int:
-    """Run in an embedded PostgreSQL of its own and write `docs/hot-tables.json`."""
+    """Run in an embedded PostgreSQL of its own and write `docs/hot-tables.md`."""
     parser = argparse.ArgumentParser(prog="python -m bench.hot_tables", description=__doc__)
     parser.add_argument("--seconds", type=float, default=600)
     seconds = parser.parse_args(argv).seconds
@@ -135,11 +166,11 @@ def main(argv: list[str]) -> int:
         with _old_snapshot(environment["DATABASE_URL"]):
             samples = []
             for sample in tables.run(seconds):
-                samples.append(asdict(sample))
-                print(json.dumps(samples[-1]), flush=True)
+                samples.append(sample)
+                print(json.dumps(asdict(sample)), flush=True)
     finally:
         sandbox.stop()
-    RESULTS.write_text(json.dumps(samples, indent=1) + "\n")
+    RESULTS.write_text(render(samples))
     return 0
 
 
