@@ -96,9 +96,9 @@ def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
     Sealed segments count: their last minute is reported after the seal. Raises LoadReportUnreadable.
     """
     latest = {((tile.incarnation, tile.segment_id), tile.minute_ms): tile for tile in parse_tiles(tiles)}
-    names = store.topic_names({tile.incarnation for tile in latest.values()})
+    names = store.topic_names(store.lock_topics({tile.incarnation for tile in latest.values()}))
     existing = store.existing_segments({ref for ref, _ in latest})
-    known = [tile for (ref, _), tile in latest.items() if ref in existing and names[ref[0]] == tile.topic]
+    known = [tile for (ref, _), tile in latest.items() if ref in existing and names.get(ref[0]) == tile.topic]
     store.write_tiles((tile.incarnation, _tile(tile)) for tile in known)
     for incarnation in sorted({tile.incarnation for tile in known}):
         oldest = database_now() - TILE_RETENTION

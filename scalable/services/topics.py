@@ -125,7 +125,7 @@ def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:
     operation still makes, is an orphan for the sweep.
     """
     with transaction.atomic():
-        topic = store.lock(name)
+        topic = store.lock_to_delete(name)
         running = operations.unfinished([topic.incarnation])
         if running and not force:
             raise SegmentClaimed(

@@ -142,8 +142,13 @@ def insert(incarnation: int, name: str, kind: SubscriptionType) -> SubscriptionV
 
 
 def delete(subscription_id: int) -> None:
-    """Delete a subscription with its consumers and assignments; the caller holds the topic's lock."""
-    Subscription.objects.filter(pk=subscription_id).delete()
+    """Delete a subscription with its consumers and assignments; the caller holds the topic's lock.
+
+    Its own lock comes first: whoever holds it may be about to add an assignment or a consumer.
+    """
+    rows = Subscription.objects.filter(pk=subscription_id)
+    rows.select_for_update().first()
+    rows.delete()
 
 
 def raise_generation(subscription_id: int) -> None:

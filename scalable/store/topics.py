@@ -14,7 +14,7 @@ from scalable.domain.layout import Layout, Segment, SegmentState
 from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind
 from scalable.domain.segment import NOT_SEALED_MS
-from scalable.models import Namespace, Subscription
+from scalable.models import ControllerLease, Namespace, Subscription
 from scalable.models import Segment as SegmentRow
 from scalable.models import Topic as TopicRow
 from scalable.store.clock import milliseconds, moment, optional_milliseconds
@@ -70,6 +70,18 @@ def lock(name: TopicName) -> TopicView:
 def lock_incarnation(incarnation: int) -> TopicView:
     """Lock a topic's row by its incarnation and read it; raises TopicNotFound."""
     return _lock(TopicRow.objects.filter(pk=incarnation), f"#{incarnation}")
+
+
+def lock_to_delete(name: TopicName) -> TopicView:
+    """Lock a topic, its leadership and its subscriptions, in the order of all, and read it.
+
+    The deletion takes each of these rows; in an order of its own it could wait for those who wait for it, and
+    miss what they are about to add. Raises TopicNotFound.
+    """
+    topic = _lock(TopicRow.objects.filter(**_named(name)), str(name), to_delete=True)
+    for rows in (ControllerLease.objects, Subscription.objects):
+        list(rows.select_for_update().filter(topic_id=topic.incarnation).order_by("pk").values_list("pk"))
+    return topic
 
 
 def page(
@@ -185,7 +197,7 @@ def write_auto_scale_policy(incarnation: int, override: dict[str, Any] | None) -
 
 
 def delete(incarnation: int) -> None:
-    """Delete a topic with everything in the metadata that belongs to it."""
+    """Delete a topic with everything in the metadata that belongs to it; locked by `lock_to_delete`."""
     TopicRow.objects.filter(pk=incarnation).delete()
 
 
@@ -216,8 +228,8 @@ def _with_versions(rows: QuerySet[SegmentRow]) -> Any:
     )
 
 
-def _lock(rows: QuerySet[TopicRow], title: str) -> TopicView:
-    topic = rows.select_related("namespace").select_for_update(no_key=True, of=("self",)).first()
+def _lock(rows: QuerySet[TopicRow], title: str, *, to_delete: bool = False) -> TopicView:
+    topic = rows.select_related("namespace").select_for_update(no_key=not to_delete, of=("self",)).first()
     if topic is None:
         raise TopicNotFound(topic=title)
     # A statement of its own: one that waited for the lock would still see the segments of before.

@@ -8,15 +8,17 @@ from threading import Barrier
 import pytest
 from django.db import connections
 
-from scalable.domain.errors import SegmentTerminated, SubscriptionNotFound
+from scalable.domain.errors import ScalableError, SegmentTerminated, SubscriptionNotFound, TopicNotFound
 from scalable.domain.operations import Outcome
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.services import scaling, subscriptions, sweeping, topics
+from scalable.services import loads, scaling, subscriptions, sweeping, topics
 from scalable.services.driver import drive_operation
+from scalable.services.settling import settle_topic
 from scalable.services.topics import TopicView
 from tests.faults.conftest import Plane
+from tests.services.group import Group
 from tests.topology import ACTOR, append, drive, layout_of, make_topic, read_all, store_ids
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -130,3 +132,67 @@ def test_a_topic_deleted_in_the_middle_of_a_split_leaves_nothing(plane: Plane) -
             run(lambda doomed: topics.delete_topic(name=doomed.name, force=True, actor=ACTOR), topic)
         sweeping.sweep_stores()
         assert store_ids(topic) == set()
+
+
+# Deletions, among those who are about to add what would be deleted with it. A deadlock or a broken reference
+# is no error of the product, and ends the test.
+
+
+def join_and_leave(group: Group, consumer: str) -> None:
+    """Register and leave, again and again, on a subscription that may vanish and is made again."""
+    for _ in range(ROUNDS):
+        try:
+            group.join(consumer)
+            group.leave(consumer)
+        except ScalableError:
+            continue
+
+
+def settle(topic: TopicView) -> None:
+    """Decide anew who owns what, as operations and sweeps do."""
+    for _ in range(2 * ROUNDS):
+        settle_topic(topic_id=topic.incarnation)
+
+
+def report_tiles(topic: TopicView) -> None:
+    """Report ever new minutes of a segment."""
+    newest = topic.created_at_ms // 60_000
+    for minute in range(newest - 4 * ROUNDS, newest):
+        tile = {"topic": str(topic.name), "incarnation": topic.incarnation, "segmentId": 0}
+        figures = {"minuteMs": minute * 60_000, "mean": [1.0] * 32, "max": [1.0] * 32}
+        loads.report_tiles(tiles=[{**tile, **figures}])
+
+
+def delete_subscription(topic: TopicView) -> None:
+    """Delete the group's subscription as often as it is made."""
+    for _ in range(ROUNDS):
+        try:
+            subscriptions.delete_subscription(name=topic.name, subscription="s")
+        except SubscriptionNotFound:
+            continue
+
+
+def test_a_subscription_is_deleted_among_its_consumers(plane: Plane) -> None:
+    topic = make_topic("left", segments=4)
+    group = Group(topic)
+    with side_by_side() as run:
+        for number in range(3):
+            run(join_and_leave, group, f"consumer {number}")
+        run(settle, topic)
+        run(delete_subscription, topic)
+
+
+def test_a_topic_is_deleted_among_its_consumers_and_reporters(plane: Plane) -> None:
+    for _ in range(ROUNDS):
+        topic = make_topic("doomed", segments=4)
+        group = Group(topic)
+        group.join("first")
+        with side_by_side() as run:
+            for number in range(2):
+                run(join_and_leave, group, f"consumer {number}")
+            run(settle, topic)
+            run(report_tiles, topic)
+            run(lambda doomed: topics.delete_topic(name=doomed.name, force=True, actor=ACTOR), topic)
+        with pytest.raises(TopicNotFound):
+            topics.get_topic(name=topic.name)
+    sweeping.sweep_stores()
