@@ -23,7 +23,8 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark.rest import NodeClient
+from scalable.domain.names import TopicName
+from spark.rest import NodeClient, NodeRefused, NodeUnavailable
 from spark.samples import SAMPLES_TOPIC, sample_rows
 from spark.session import make_session
 from spark.source import FORMAT
@@ -132,6 +133,8 @@ def run(options: ReportOptions) -> int:
         signal.signal(number, lambda *_: stop.set())
     options.directory.mkdir(parents=True, exist_ok=True)
     with _locked(options.directory / "lock"):
+        if not _answers(options):
+            return 1
         session = make_session(
             name="scalable-topics load report",
             master=options.master,
@@ -147,7 +150,7 @@ def run(options: ReportOptions) -> int:
 def start_query(session: SparkSession, options: ReportOptions) -> StreamingQuery:
     """Start the streaming query in a session."""
     report = LoadReport(
-        node=NodeClient(options.url, options.token_file.read_text().strip()),
+        node=_node(options),
         reporter=options.reporter,
         files=StateFiles(f"{options.checkpoint}/state"),
         status=options.directory / "status.json",
@@ -177,8 +180,23 @@ def _follow(query: StreamingQuery, stop: threading.Event) -> int:
         if stop.wait(STOP_POLL_SECONDS):
             query.stop()
             return 0
-    logger.error("the load report cannot go on: %s", query.exception())
+    reason = str(query.exception()).partition("\n\tat ")[0]
+    logger.error("the load report cannot go on: %s", reason)
     return 1
+
+
+def _answers(options: ReportOptions) -> bool:
+    """Ask the node for the topic, before a JVM is started in vain."""
+    try:
+        _node(options).extents(TopicName.parse(options.topic))
+    except (NodeRefused, NodeUnavailable) as error:
+        logger.error("the load report cannot start: %s", error)
+        return False
+    return True
+
+
+def _node(options: ReportOptions) -> NodeClient:
+    return NodeClient(options.url, options.token_file.read_text().strip())
 
 
 @contextmanager

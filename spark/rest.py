@@ -100,12 +100,13 @@ def _patiently(once: Callable[[], Answer], what: str, patience_seconds: float) -
             return once()
         except urllib.error.HTTPError as error:
             if error.code not in _RETRIED_STATUSES:
-                raise NodeRefused(f"{what}: {error.code} {_reason(error)}") from error
-            failure: Exception = error
+                # Spark prints a chain of causes in full; this sentence says all there is to know.
+                raise NodeRefused(f"{what}: {error.code} {_reason(error)}") from None
+            failure = str(error)
         except (OSError, HTTPException) as error:
-            failure = error
+            failure = str(error)
         if time.monotonic() + delay > deadline:
-            raise NodeUnavailable(f"{what}: {failure}") from failure
+            raise NodeUnavailable(f"{what}: {failure}")
         time.sleep(delay)
         delay = min(delay * 2, LONGEST_DELAY_SECONDS)
 

@@ -46,7 +46,7 @@ def make_session(
     for setting, value in settings.items():
         builder = builder.config(setting, value)
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel("FATAL")  # jobs tell why they fail themselves, in fewer lines
     logging.getLogger("py4j").setLevel(logging.WARNING)
     session.dataSource.register(ScalableTopicSource)
     return session

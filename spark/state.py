@@ -26,6 +26,8 @@ RETENTION_MS = 3_600_000
 """How long a segment or node that fell silent is remembered."""
 REFRESH_MS = 30_000
 """After this long everything is reported again, in case the other side has lost or never taken it."""
+REFRESHED_FOR_MS = 300_000
+"""Not a segment that was silent for longer than this: sealed ones come to this end."""
 OPEN_TILE_MS = 5_000
 """How often the tile of the running minute is sent."""
 
@@ -128,7 +130,10 @@ class LoadState(msgspec.Struct, kw_only=True):
             self.refreshed_ms = watermark_ms
         for series in self.series.values():
             rates = series.rates(watermark_ms)
-            if rates is not None and (refresh or is_material(series.reported, rates)):
+            if rates is None:
+                continue
+            repeat = refresh and watermark_ms - series.seen_until_ms <= REFRESHED_FOR_MS
+            if repeat or is_material(series.reported, rates):
                 series.reported = rates
                 yield _load(series, rates)
 

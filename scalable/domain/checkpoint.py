@@ -42,12 +42,15 @@ class Checkpoint:
         return {"incarnation": self.incarnation, "positions": positions}
 
     def readable(self, extents: Mapping[int, SegmentExtent]) -> tuple[int, ...]:
-        """List the segments that may be read: all parents that still exist were read to their end."""
-        return tuple(
-            segment_id
-            for segment_id, extent in sorted(extents.items())
-            if all(self._read_to_end(parent, extents) for parent in extent.parent_ids)
-        )
+        """List the segments that may be read: all ancestors that still exist were read to their end."""
+        readable, unfinished = [], set()
+        for segment_id, extent in sorted(extents.items()):  # a parent's id is lower than its children's
+            if unfinished.isdisjoint(extent.parent_ids):
+                readable.append(segment_id)
+                if extent.terminated and self.positions.get(segment_id, 0) >= extent.end_offset:
+                    continue
+            unfinished.add(segment_id)
+        return tuple(readable)
 
     def advance(self, extents: Mapping[int, SegmentExtent], *, max_messages: int | None = None) -> Checkpoint:
         """Give the checkpoint behind what may be read next, at most `max_messages` of each segment.
@@ -62,12 +65,6 @@ class Checkpoint:
             room = extent.end_offset - begin
             positions[segment_id] = begin + max(0, room if max_messages is None else min(room, max_messages))
         return Checkpoint(self.incarnation, positions)
-
-    def _read_to_end(self, segment_id: int, extents: Mapping[int, SegmentExtent]) -> bool:
-        extent = extents.get(segment_id)
-        if extent is None:
-            return True
-        return extent.terminated and self.positions.get(segment_id, 0) >= extent.end_offset
 
 
 def checkpoint_from_json(body: object) -> Checkpoint:
