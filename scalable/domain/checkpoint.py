@@ -43,7 +43,8 @@ class Checkpoint:
 
     def readable(self, extents: Mapping[int, SegmentExtent]) -> tuple[int, ...]:
         """List the segments that may be read: all ancestors that still exist were read to their end."""
-        readable, unfinished = [], set()
+        readable: list[int] = []
+        unfinished: set[int] = set()
         for segment_id, extent in sorted(extents.items()):  # a parent's id is lower than its children's
             if unfinished.isdisjoint(extent.parent_ids):
                 readable.append(segment_id)
