@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.db import connection
+from pytest_django import DjangoDbBlocker
 
 from launch.process import ManagedProcess
 from tests.processes import LiveNode, ProcessFactory, Sandbox
@@ -49,16 +50,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each transactional test what migrations wrote: the flush after an earlier one took it away."""
+    """Give each transactional test what migrations wrote, and nothing of what earlier tests wrote."""
     for item in items:
         names: list[str] = getattr(item, "fixturenames", [])
         marker = item.get_closest_marker("django_db")
-        if marker is not None and marker.kwargs.get("transaction"):
-            # A marker is all that pytest-django looks at where there is one.
-            kept = {**marker.kwargs, "serialized_rollback": True}
-            item.add_marker(pytest.mark.django_db(**kept), append=False)
-        elif "transactional_db" in names:
-            names.append("django_db_serialized_rollback")
+        transactional = marker is not None and marker.kwargs.get("transaction")
+        if (transactional or "transactional_db" in names) and "pristine_tables" not in names:
+            names[:0] = ["django_db_serialized_rollback", "pristine_tables"]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -81,6 +79,29 @@ def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, sandbox: Sandbox
 ) -> None:
     """Have the servers up before pytest-django makes the test database."""
+
+
+@pytest.fixture(scope="session")
+def tables_without_models(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> tuple[str, ...]:
+    """Copy the tables that Django does not know, as migrations left them, and so cannot flush."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        known = {*connection.introspection.django_table_names(), "django_migrations"}
+        cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+        names = tuple(sorted(name for (name,) in cursor.fetchall() if name not in known))
+        cursor.execute("CREATE SCHEMA pristine")
+        for name in names:
+            cursor.execute(f"CREATE TABLE pristine.{name} AS TABLE {name}")
+    connection.close()
+    return names
+
+
+@pytest.fixture
+def pristine_tables(tables_without_models: tuple[str, ...], transactional_db: None) -> None:
+    """Give the tables of the data plane the rows that migrations wrote."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {', '.join(tables_without_models)}")
+        for name in tables_without_models:
+            cursor.execute(f"INSERT INTO {name} OVERRIDING SYSTEM VALUE SELECT * FROM pristine.{name}")
 
 
 @pytest.fixture
