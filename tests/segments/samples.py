@@ -23,6 +23,13 @@ def fresh_key(segment_id: int = 0) -> SegmentKey:
     return SegmentKey(next(_incarnations), segment_id)
 
 
+def new_store(port: SegmentPort, *subscriptions: str) -> SegmentKey:
+    """Make a store over the whole range with cursors at earliest."""
+    key = fresh_key()
+    port.create(key, hash_range=FULL_RANGE, subscriptions=subscriptions, fence=None)
+    return key
+
+
 def remove_samples(port: SegmentPort) -> None:
     """Delete the stores whose keys `fresh_key` gave."""
     known = port.keys()

@@ -7,12 +7,11 @@ import pytest
 from django.db import connections, transaction
 
 from scalable.domain.errors import GenerationSuperseded, SegmentTerminated
-from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments.embedded import EmbeddedSegments
-from scalable.segments.port import ReadResult, SegmentKey, SegmentPort
+from scalable.segments.port import ReadResult, SegmentPort
 from scalable.segments.registry import EXTERNAL_ALIAS
 from scalable.segments.schema import install_schema, remove_schema
-from tests.segments.samples import batch, fresh_key, in_threads, sequences
+from tests.segments.samples import batch, in_threads, new_store, sequences
 from tests.segments.suite import SegmentSuite
 
 
@@ -26,12 +25,6 @@ class TestSecondDatabase(SegmentSuite):
     @pytest.fixture
     def port(self, external_port: EmbeddedSegments) -> SegmentPort:
         return external_port
-
-
-def _new(port: SegmentPort) -> SegmentKey:
-    key = fresh_key()
-    port.create(key, hash_range=FULL_RANGE, subscriptions=[], fence=None)
-    return key
 
 
 def _until_somebody_waits_for_a_lock(database: str) -> None:
@@ -48,7 +41,7 @@ def _until_somebody_waits_for_a_lock(database: str) -> None:
 
 
 def test_effects_join_the_callers_transaction(embedded_port: EmbeddedSegments) -> None:
-    key = _new(embedded_port)
+    key = new_store(embedded_port)
     assert embedded_port.transactional
     with transaction.atomic():
         embedded_port.append(key, [batch(0, 3)], producer="p")
@@ -59,7 +52,7 @@ def test_effects_join_the_callers_transaction(embedded_port: EmbeddedSegments) -
 
 
 def test_a_refusal_leaves_the_callers_transaction_usable(embedded_port: EmbeddedSegments) -> None:
-    key, other = _new(embedded_port), _new(embedded_port)
+    key, other = new_store(embedded_port), new_store(embedded_port)
     embedded_port.terminate(key, fence=None)
     with transaction.atomic():
         with pytest.raises(SegmentTerminated):
@@ -69,7 +62,7 @@ def test_a_refusal_leaves_the_callers_transaction_usable(embedded_port: Embedded
 
 
 def test_effects_on_a_second_database_are_their_own_transactions(external_port: EmbeddedSegments) -> None:
-    key = _new(external_port)
+    key = new_store(external_port)
     assert not external_port.transactional
     external_port.append(key, [batch(0, 1)], producer="p")
     assert in_threads([lambda: sequences(external_port, key)]) == [[0]]
@@ -80,7 +73,7 @@ def test_nothing_is_read_past_an_append_that_is_not_settled(
     embedded_port: EmbeddedSegments, commits: bool, offset: int
 ) -> None:
     """A reader that jumped over an open transaction would never deliver what it commits."""
-    key = _new(embedded_port)
+    key = new_store(embedded_port)
     stored, release = Event(), Event()
 
     def first() -> ReadResult:
@@ -122,7 +115,7 @@ def test_the_schema_is_installed_once_and_can_be_removed(external_port: Embedded
 
 
 def test_a_seal_counts_the_append_that_it_waited_for(embedded_port: EmbeddedSegments) -> None:
-    key = _new(embedded_port)
+    key = new_store(embedded_port)
     appended = Event()
 
     def appender() -> int:
@@ -140,7 +133,7 @@ def test_a_seal_counts_the_append_that_it_waited_for(embedded_port: EmbeddedSegm
 
 
 def test_an_acknowledgement_waits_for_a_new_owner_and_is_refused(embedded_port: EmbeddedSegments) -> None:
-    key = _new(embedded_port)
+    key = new_store(embedded_port)
     embedded_port.create_cursor(key, subscription="s", position=None)
     embedded_port.append(key, [batch(0, 3)], producer="p")
     owned = Event()
@@ -161,7 +154,7 @@ def test_an_acknowledgement_waits_for_a_new_owner_and_is_refused(embedded_port: 
 
 
 def test_an_acknowledgement_counts_the_one_that_it_waited_for(embedded_port: EmbeddedSegments) -> None:
-    key = _new(embedded_port)
+    key = new_store(embedded_port)
     embedded_port.create_cursor(key, subscription="s", position=None)
     embedded_port.append(key, [batch(0, 9)], producer="p")
     acknowledged = Event()

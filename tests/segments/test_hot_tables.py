@@ -22,7 +22,7 @@ SECONDS = 30
 EXPLAIN = "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "
 CHANGED_ROWS = """
 SELECT relname, n_tup_upd + n_tup_del FROM pg_stat_xact_user_tables
-WHERE relname IN ('segment_log', 'segment_batch', 'segment_mark', 'segment_cursor')
+WHERE relid = ANY ('{segment_log, segment_batch, segment_mark, segment_cursor}'::regclass[])
 """
 
 
