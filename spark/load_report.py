@@ -36,6 +36,7 @@ logger = logging.getLogger("spark.load_report")
 LOADS_PER_REQUEST = 1_000
 TILES_PER_REQUEST = 500
 STOP_POLL_SECONDS = 0.5
+STOP_SECONDS = 3.0
 _SUMMARY = "Turn load samples into load reports and tiles, until stopped."
 _Entry = TypeVar("_Entry")
 
@@ -178,18 +179,29 @@ def _follow(query: StreamingQuery, stop: threading.Event) -> int:
     logger.info("the load report runs")
     while query.isActive:
         if stop.wait(STOP_POLL_SECONDS):
-            query.stop()
+            _stop(query)
             return 0
     reason = str(query.exception()).partition("\n\tat ")[0]
     logger.error("the load report cannot go on: %s", reason)
     return 1
 
 
+def _stop(query: StreamingQuery) -> None:
+    """Stop the query; a micro-batch that waits for a node is left, and repeated by the next job."""
+    stopping = threading.Thread(target=query.stop, daemon=True)
+    stopping.start()
+    stopping.join(STOP_SECONDS)
+    if stopping.is_alive():
+        logger.warning("the load report ends in the middle of a micro-batch, which will be repeated")
+        logging.shutdown()
+        os._exit(0)
+
+
 def _answers(options: ReportOptions) -> bool:
     """Ask the node for the topic, before a JVM is started in vain."""
     try:
         _node(options).extents(TopicName.parse(options.topic))
-    except (NodeRefused, NodeUnavailable) as error:
+    except (NodeRefused, NodeUnavailable, OSError) as error:
         logger.error("the load report cannot start: %s", error)
         return False
     return True
