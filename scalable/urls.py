@@ -12,6 +12,7 @@ def livez(request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok\n", content_type="text/plain")
 
 
+handler400 = errors.bad_request
 handler404 = errors.unknown_path
 handler500 = errors.server_error
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -147,6 +147,13 @@ def unknown_path(request: HttpRequest, exception: Exception) -> JsonResponse:
     return JsonResponse(_plain_body("unknown_path", f"There is nothing at {request.path}."), status=404)
 
 
+def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
+    """Answer a request that is refused before any view sees it, as one for a foreign host (handler400)."""
+    return JsonResponse(
+        _plain_body("bad_request", f"The request is not acceptable ({type(exception).__name__})."), status=400
+    )
+
+
 def server_error(request: HttpRequest) -> JsonResponse:
     """Answer an error outside any REST view (Django's handler500)."""
     return JsonResponse(_plain_body("internal", "Something went wrong inside the server."), status=500)

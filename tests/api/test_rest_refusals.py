@@ -86,6 +86,10 @@ def test_refusals_without_a_topic(
     assert rows() == before
 
 
+def test_a_request_for_a_foreign_host_is_refused_in_the_one_form(rest: Rest) -> None:
+    assert rest.refused("GET", NAMESPACE, Host="elsewhere.example") == (400, "bad_request")
+
+
 ON_A_TOPIC: list[Refusal] = [
     ("PUT", "", None, 409, "topic_exists"),
     ("DELETE", "", None, 409, "segment_claimed"),
