@@ -136,6 +136,19 @@ async def test_frames_of_another_kind_of_session(live_node: LiveNode) -> None:
         assert other.topology.epoch == 0
 
 
+async def test_the_server_pings_and_notices_who_does_not_answer(processes: ProcessFactory) -> None:
+    """A silent watch stays open behind a proxy that cuts idle connections; a peer that is gone is let go."""
+    node = processes.node(UVICORN_WS_PING_INTERVAL="0.2", UVICORN_WS_PING_TIMEOUT="0.5")
+    await ask(create, NAME)
+    async with watching(node, NAME) as watcher, watching(node, NAME) as gone:
+        gone.peer.connection.transport.pause_reading()
+        assert await watcher.stays_silent(2.0)
+        gone.peer.connection.transport.resume_reading()
+        assert await gone.peer.close_code() == 1011
+        await ask(split, NAME, 0)
+        await watcher.until_epoch(1)  # it answered, and is still there
+
+
 # Lost hints.
 
 
