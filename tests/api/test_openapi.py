@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles import finders
-from django.urls import get_resolver
 
 from scalable.api.errors import ANSWERS
+from scalable.api.urls import urlpatterns
 from scalable.api.views.base import DoorView
 from scalable.api.views.description import description
 from tests.api.peers import rest as call
@@ -31,9 +31,11 @@ CONFIGURATION = """
 
 def test_every_door_is_described_with_all_it_may_answer() -> None:
     paths = description()["paths"]
-    for pattern in get_resolver().url_patterns:
-        view = getattr(getattr(pattern, "callback", None), "view_class", None)
-        if view is None or not issubclass(view, DoorView) or pattern.name in UNDESCRIBED:
+    for pattern in urlpatterns:
+        view = getattr(pattern.callback, "view_class", None)
+        assert view is not None
+        assert issubclass(view, DoorView)
+        if pattern.name in UNDESCRIBED:
             continue
         path = "/" + re.sub(r"<str:(\w+)>", r"{\1}", str(pattern.pattern))
         for method, door in view.doors.items():
@@ -58,6 +60,17 @@ def test_the_pages_need_nobody_elses_server(db: None) -> None:
     assets = re.findall(r'(?:href|src)="/static/([^"]+)"', page)
     assert len(assets) == 3
     assert all(finders.find(asset) for asset in assets)
+
+
+def test_a_browser_without_login_is_led_to_it_and_back(db: None) -> None:
+    answer = Rest(None).call("GET", "/docs", Accept="text/html,*/*;q=0.8")
+    assert (answer.status_code, answer["Location"]) == (302, "/login?next=/docs")
+    assert Rest(None).refused("GET", "/docs") == (401, "unauthenticated")
+
+
+def test_every_tag_of_an_operation_is_named_in_the_order_of_the_pages() -> None:
+    used = {tag for path in description()["paths"].values() for each in path.values() for tag in each["tags"]}
+    assert used == {tag["name"] for tag in description()["tags"]}
 
 
 @pytest.mark.slow
