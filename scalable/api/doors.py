@@ -13,6 +13,7 @@ from scalable.domain.errors import (
     ScalableError,
     TooManyRequests,
     Unauthenticated,
+    Unavailable,
     UnknownField,
     UnreadableBody,
 )
@@ -27,6 +28,7 @@ COMMON_ERRORS: tuple[type[ScalableError], ...] = (
     Forbidden,
     TooManyRequests,
     Internal,
+    Unavailable,
 )
 """What every door may refuse with."""
 

@@ -20,6 +20,7 @@ from scalable.domain.errors import (
     ScalableError,
     TooManyRequests,
     Unauthenticated,
+    Unavailable,
     UnreadableBody,
 )
 
@@ -98,6 +99,7 @@ ANSWERS: dict[str, Answer] = {
     # Somewhere else, later, or our own fault.
     "not_leader": Answer(421, 4421),
     "no_leader": Answer(503, 4503),
+    "unavailable": Answer(503, 4503),
     "internal": Answer(500, 4500),
     "layout_corrupt": Answer(500, 4500),
     "unrecognised": Answer(502, 4500),
@@ -114,17 +116,15 @@ def close_code_of(error: ScalableError) -> int:
     return answer_of(error).close_code
 
 
-def internal_error(error: BaseException) -> Internal:
+def internal_error(error: BaseException) -> Internal | Unavailable:
     """Log an unexpected error under a reference and give the error that names only that reference."""
     reference = uuid.uuid4().hex
     logger.error("Unexpected error, reference %s", reference, exc_info=error)
-    return Internal(reference=reference)
+    return (Unavailable if isinstance(error, OperationalError) else Internal)(reference=reference)
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
     """Turn whatever a view raised into the documented body and status (named in the REST settings)."""
-    if isinstance(error, OperationalError):
-        return _answer(internal_error(error), status=503)
     if isinstance(error, ScalableError):
         return _answer(error)
     known = _known_error(error, context)

@@ -30,6 +30,7 @@ from scalable.domain.errors import (
     TooManyRequests,
     TopicDeleted,
     Unauthenticated,
+    Unavailable,
     error_from_json,
 )
 from scalable.domain.names import TopicName
@@ -81,6 +82,7 @@ RETRIABLE_ERRORS = (
     SegmentStoreMissing,
     TermSuperseded,
     TooManyRequests,
+    Unavailable,
 )
 """What a new connection may mend; any other error ends a producer or consumer for good."""
 

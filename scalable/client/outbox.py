@@ -27,7 +27,7 @@ RESUME_GAP = 1 << 24
 _WAITS_FOR_LAYOUT = frozenset({"segment_terminated", "segment_not_active", "segment_not_found"})
 _COMES_BACK = frozenset({"stream_broken", "batch_partly_duplicate"})
 _TRIED_AGAIN = frozenset(
-    {"internal", "too_many_requests", "segment_store_missing", "no_leader", "lease_lost"}
+    {"internal", "unavailable", "too_many_requests", "segment_store_missing", "no_leader", "lease_lost"}
 )
 
 

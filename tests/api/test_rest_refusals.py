@@ -226,7 +226,7 @@ def test_methods_without_a_door(rest: Rest, orders: Orders, method: str) -> None
 def test_a_database_out_of_reach_is_said_to_be_temporary(rest: Rest) -> None:
     with connection.execute_wrapper(_broken):
         answer = rest.call("GET", f"{NAMESPACE}/x")
-    assert (answer.status_code, answer.json()["code"]) == (503, "internal")
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert int(answer["Retry-After"]) >= 1
     assert "out of reach" not in answer.content.decode()  # the log says it, the caller gets a reference
 

@@ -4,6 +4,7 @@ from scalable.domain.errors.base import (
     BY_CODE,
     Internal,
     ScalableError,
+    Unavailable,
     UnrecognisedError,
     error_from_json,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "TopicExists",
     "TopicNotFound",
     "Unauthenticated",
+    "Unavailable",
     "UnknownField",
     "UnreadableBody",
     "UnrecognisedError",

@@ -94,3 +94,11 @@ class Internal(ScalableError):
     code = "internal"
     hint_template = "The server's log names the cause beside the reference; the request may be repeated."
     reference: str
+
+
+class Unavailable(ScalableError):
+    """The server cannot reach its database, or a lock there, just now (reference {reference})."""
+
+    code = "unavailable"
+    hint_template = "Repeat the request after a moment."
+    reference: str
