@@ -1,11 +1,15 @@
 """The pages around the map: login, list, live changes, confirmed actions, refusals, themes, widths."""
 
+import time
+
 import pytest
 from playwright.async_api import WebSocketRoute
 
 from tests.browser.conftest import Console
 
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+TABLE_OVERFLOW = """() => { const place = document.querySelector("#segments").parentElement;
+  return place.scrollWidth - place.clientWidth; }"""
 
 
 async def test_login_says_when_it_fails_and_leads_back(console: Console) -> None:
@@ -148,6 +152,23 @@ async def test_an_ended_session_leads_to_the_login(console: Console) -> None:
     await page.context.clear_cookies()
     await links[0].close(code=1011)
     await page.wait_for_url("**/login?next=*")
+
+
+async def test_every_column_of_a_busy_topic_fits_on_a_wide_screen(console: Console) -> None:
+    console.call("PUT", "scalable/public/default/busy?numInitialSegments=3")
+    report = {"topic": "topic://public/default/busy", "incarnation": console.topic("busy")["incarnation"]}
+    rates = {
+        "msgRateIn": 1_234.0,
+        "bytesRateIn": 456_789.0,
+        "msgRateOut": 12_345.0,
+        "bytesRateOut": 4_567_890.0,
+    }
+    loads = [{**report, "segmentId": number, **rates} for number in range(3)]
+    body = {"reporter": "spark", "watermarkMs": round(time.time() * 1000), "loads": loads}
+    console.call("POST", "scalable-load/reports", body, role="system")
+    await console.open_topic("busy")
+    await console.page.wait_for_function("() => document.querySelector('#segment-rows .gauge')")
+    assert await console.page.evaluate(TABLE_OVERFLOW) <= 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

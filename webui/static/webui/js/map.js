@@ -287,7 +287,7 @@ export class Map {
     bar.style.background = `linear-gradient(90deg, ${[0, 0.2, 0.4, 0.6, 0.8, 1].map(ramp).join(", ")})`;
     place.append(element("span", {}, "merge threshold or below ", bar, " split threshold or above"),
       element("span", {}, element("span", { class: "hatch" }), " load unknown"),
-      element("span", {}, "◀ split   ▶ merge"),
+      element("span", {}, element("b", { class: "split" }, "◀"), " split   ", element("b", { class: "merge" }, "▶"), " merge"),
       element("span", {}, "Drag: zoom in · Ctrl + wheel: zoom · R: reset"));
   }
 }

@@ -13,13 +13,14 @@ export function figures(topic, segments) {
   const loads = topic.detail?.loads ?? {};
   const known = segments.filter((one) => loads[one.segmentId]);
   const sum = (field) => known.reduce((total, one) => total + loads[one.segmentId][field], 0);
-  const partly = known.length && known.length < segments.length ? "≥ " : "";
+  // The known part of a sum is a lower bound; one of nothing tells nothing.
+  const partly = (total) => known.length === segments.length ? rate(total) : total > 0 ? `≥ ${rate(total)}` : "unknown";
   const put = (id, text) => (document.getElementById(`figure-${id}`).textContent = text);
   put("active", String(segments.length));
   put("sealed", String(topic.segments.size - segments.length));
   put("epoch", String(topic.epoch));
-  put("in", known.length ? partly + rate(sum("msgRateIn")) : "unknown");
-  put("out", known.length ? partly + rate(sum("msgRateOut")) : "unknown");
+  put("in", partly(sum("msgRateIn")));
+  put("out", partly(sum("msgRateOut")));
 }
 
 export class Panels {
@@ -196,7 +197,7 @@ function list(title, items, sentence) {
 
 const where = (one) => (one.segmentIds.length ? ` (segment ${one.segmentIds.join(", ")})` : "");
 const against = (one) => (one.current == null ? "" : `: ${rate(one.current)}${one.threshold == null ? "" : ` against ${rate(one.threshold)}`}`);
-const margin = (one) => `${one.rule}, ${one.metric}${against(one)}${where(one)}${one.detail ? `, ${one.detail}` : ""}`;
+const margin = (one) => `${one.rule === one.metric ? one.rule : `${one.rule}, ${one.metric}`}${against(one)}${where(one)}${one.detail ? `, ${one.detail}` : ""}`;
 
 function guard(one) {
   const until = one.nextEligibleAtMs ? `, until ${clock(one.nextEligibleAtMs)}` : "";
