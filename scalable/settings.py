@@ -195,6 +195,10 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Scalable Topics",
     "DESCRIPTION": "Topics whose segments split and merge while producers and consumers run.",
     "VERSION": "2",
+    "TAGS": [
+        {"name": name}
+        for name in ("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load")
+    ],
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpResponse
 from django.templatetags.static import static
 from django.urls import reverse
@@ -12,12 +13,14 @@ from rest_framework.response import Response
 
 from scalable.api.doors import Door
 from scalable.api.views.base import DoorView
+from scalable.domain.errors import Unauthenticated
 from scalable.services.access import Right
 
 ASSETS = "drf_spectacular_sidecar/swagger-ui-dist"
 PAGE = """<!doctype html>
 <html lang="en">
-<head><meta charset="utf-8"><title>Scalable Topics: REST</title>
+<head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Scalable Topics: REST</title>
 <link rel="stylesheet" href="{css}"><link rel="icon" href="{icon}"></head>
 <body><div id="doors"></div><script src="{script}"></script>
 <script>SwaggerUIBundle({{url: "{description}", dom_id: "#doors", deepLinking: true}})</script></body>
@@ -48,6 +51,12 @@ class PagesView(DoorView):
 
     schema = None  # type: ignore[assignment]
     doors = {"GET": Door(summary="Show the REST doors", right=Right.READ, answers={200: bytes})}
+
+    def handle_exception(self, exc: Exception) -> HttpResponse:
+        """Lead a person who is not logged in to the login; a program is answered as everywhere."""
+        if isinstance(exc, Unauthenticated) and "text/html" in self.request.headers.get("Accept", ""):
+            return redirect_to_login(self.request.get_full_path())
+        return super().handle_exception(exc)
 
     def get(self, request: Request) -> HttpResponse:
         return HttpResponse(
