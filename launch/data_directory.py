@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.embedded.service import kept_secret, private_file
+from launch.guard import has_ended
 from launch.process import LaunchError
 
 CLEAN_UP_SECONDS = 90
@@ -30,7 +31,7 @@ class DataDirectory:
     """Paths and small files of one instance; `acquire` makes this process its only owner."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.absolute()
+        self.path = path.resolve()
         self._lock_descriptor: int | None = None
 
     @property
@@ -132,10 +133,4 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _alive(pid: str) -> bool:
-    try:
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:
-        return True
-    return True
+    return pid.isdigit() and not has_ended(int(pid))

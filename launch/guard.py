@@ -15,7 +15,7 @@ from pathlib import Path
 POLL_SECONDS = 0.05
 
 
-def _ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Tell whether a process is gone; one that nobody reaps (as in a bare container) is gone too."""
     try:
         os.kill(pid, 0)
@@ -30,7 +30,7 @@ def _stop(pid: int, number: int, grace_seconds: float) -> None:
     try:
         os.kill(pid, number)
         deadline = time.monotonic() + grace_seconds
-        while not _ended(pid) and time.monotonic() < deadline:
+        while not has_ended(pid) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

@@ -19,6 +19,7 @@ from scalable.client import ConnectionLost
 from scalable.domain.errors import ScalableError
 
 DEFAULT_EVENTS = 60_000
+USAGE = "./run demo [--events N] [--json] [--data-dir D] [--port N] [--verbose]"
 
 
 def main(argv: Sequence[str], services: RunningServices) -> int:
@@ -46,18 +47,25 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
 
 def parse(argv: Sequence[str]) -> Any:
     """Read the options; argparse's exit for help and for what cannot be read."""
-    parser = argparse.ArgumentParser(prog="./run demo", description=__doc__)
-    parser.add_argument("--events", type=_count, default=DEFAULT_EVENTS, help=f"default: {DEFAULT_EVENTS:,}")
+    parser = argparse.ArgumentParser(prog="./run demo", usage=USAGE, description=__doc__)
+    parser.add_argument(
+        "--events", type=_count, metavar="N", default=DEFAULT_EVENTS, help=f"default: {DEFAULT_EVENTS:,}"
+    )
     parser.add_argument("--json", action="store_true", help="print one line of JSON instead of a table")
-    parser.add_argument("--data-dir", help="the instance's folder; one is started where none runs")
-    parser.add_argument("--port", help="port of the web node if one is started")
+    parser.add_argument(
+        "--data-dir", metavar="D", help="the instance's folder; one is started where none runs"
+    )
+    parser.add_argument("--port", metavar="N", help="port of the web node if one is started")
+    parser.add_argument(
+        "--verbose", action="store_true", help="show the processes' logs too if one is started"
+    )
     return parser.parse_args(argv)
 
 
 def _count(text: str) -> int:
-    count = int(text)
+    count = int(text) if text.isascii() and text.isdigit() else 0
     if not 1 <= count <= TOTAL_FLIGHTS:
-        raise argparse.ArgumentTypeError(f"there are 1 to {TOTAL_FLIGHTS:,} events")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of events from 1 to {TOTAL_FLIGHTS}")
     return count
 
 

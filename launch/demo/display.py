@@ -40,9 +40,14 @@ def line(journey: Journey) -> str:
     audit, sight = journey.audit, journey.observer.sight
     return (
         f"\\[{journey.seconds:5.1f} s] {journey.phase}: {audit.produced:,} produced, "
-        f"{audit.consumed:,} consumed; {journey.observer.active_segments} segments, "
-        f"{sight.splits} splits, {sight.merges} merges by load"
+        f"{audit.consumed:,} consumed; {counted(journey.observer.active_segments, 'segment')}, "
+        f"{counted(sight.splits, 'split')}, {counted(sight.merges, 'merge')} by load"
     )
+
+
+def counted(count: int, noun: str) -> str:
+    """Return the number with its noun, in the singular for one."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def picture(journey: Journey) -> Group:
@@ -57,8 +62,14 @@ def picture(journey: Journey) -> Group:
         Text(f"{journey.phase}, {journey.seconds:.0f} s", style="bold"),
         bars,
         segments(journey),
-        Text(f"{count} segments, {sight.splits} splits and {sight.merges} merges by load"),
-        Text(f"{len(sight.load_reports)} load reports; autoscaler: {sight.decision or 'nothing yet'}"),
+        Text(
+            f"{counted(count, 'segment')}, {counted(sight.splits, 'split')} and "
+            f"{counted(sight.merges, 'merge')} by load"
+        ),
+        Text(
+            f"{counted(len(sight.load_reports), 'load report')}; "
+            f"autoscaler: {sight.decision or 'nothing yet'}"
+        ),
     )
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from launch.demo.audit import Audit
+from launch.demo.display import counted
 from launch.demo.flights import TOTAL_FLIGHTS, Flight, read_flights
 from launch.demo.observer import Sight
 from launch.demo.plan import SMALL_RUN_EVENTS, plan_for
@@ -93,3 +94,8 @@ def test_a_load_report_counts_once_for_each_material_change() -> None:
     for modified_at_ms in (5, 5, 6):
         sight.take_loads({"known": True, "segments": {"0": {"modifiedAtMs": modified_at_ms}}})
     assert len(sight.load_reports) == 2
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 splits"), (1, "1 split"), (2, "2 splits")])
+def test_one_is_no_plural(count: int, text: str) -> None:
+    assert counted(count, "split") == text

@@ -40,7 +40,7 @@ def test_what_dies_is_started_again(supervisor: Supervisor, tmp_path: Path, line
     counter = tmp_path / "starts"
     process = supervisor.launch(spec(starts(counter)))
     supervisor.watch()
-    wait_until(counter.exists)
+    wait_until(lambda: counter.exists() and counter.read_text() == "x\n")
     kill_hard(process.pid)
     wait_until(lambda: counter.read_text() == "x\nx\n")
     assert any("child ended with status -9; again in 0.5 s" in line for line in lines)
@@ -82,6 +82,24 @@ def test_a_second_instance_in_the_same_folder_is_refused(supervisor: Supervisor,
     )
     assert second.returncode != 0
     assert f"already (process {os.getpid()})" in second.stderr
+
+
+def test_a_killed_owner_that_nobody_reaped_is_no_running_instance(tmp_path: Path) -> None:
+    script = (
+        "import os, subprocess, sys; from pathlib import Path\n"
+        "from launch.data_directory import DataDirectory\n"
+        "directory = DataDirectory(Path(sys.argv[1]))\n"
+        "directory.acquire(print)\n"
+        "subprocess.Popen(['sleep', '1'], pass_fds=[directory.lock_descriptor])\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    lines: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "data")]) as owner:
+        os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+        directory = DataDirectory(tmp_path / "data")
+        directory.acquire(lines.append)
+        directory.release()
+    assert lines == ["waiting for the guard of a killed instance to finish its cleaning"]
 
 
 def test_the_folder_is_free_after_the_stop(supervisor: Supervisor, tmp_path: Path) -> None:
