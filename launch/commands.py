@@ -109,7 +109,9 @@ def _greet(services: RunningServices, *, new_password: str | None) -> None:
 
 def run_demo(argv: Sequence[str]) -> int:
     """Run the demo in the instance of the data directory; start one for its time where none runs."""
-    parser = argparse.ArgumentParser(prog="./run demo", parents=[_instance_options()], add_help=False)
+    parser = argparse.ArgumentParser(
+        prog="./run demo", usage=demo.USAGE, parents=[_instance_options()], add_help=False
+    )
     options, rest = parser.parse_known_args(argv)
     demo.parse(rest)  # before anything is started for it
     running = DataDirectory(options.data_dir).running()
@@ -122,8 +124,14 @@ def run_demo(argv: Sequence[str]) -> int:
 
 
 def test(argv: Sequence[str]) -> NoReturn:
-    """Run the tests; `--fast` runs only those of the inner layers, anything else goes to pytest."""
+    """Run the tests; `--fast` runs only those of the inner layers, anything else goes to pytest.
+
+    Without further words two processes share the test files: most tests wait for other processes most of
+    the time.
+    """
     arguments = [argument for argument in argv if argument != "--fast"]
+    if not arguments and (os.cpu_count() or 1) > 1:
+        arguments = ["-n", "2", "--dist", "loadfile"]
     if "--fast" in argv:
         arguments = ["-m", "not slow and not spark and not browser", *FAST_TESTS, *arguments]
     os.environ.pop("DJANGO_SETTINGS_MODULE", None)

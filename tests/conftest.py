@@ -9,7 +9,7 @@ import django
 import hypothesis
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from pytest_django import DjangoDbBlocker
 
 from launch.process import ManagedProcess
@@ -50,13 +50,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each transactional test what migrations wrote, and nothing of what earlier tests wrote."""
+    """Have what migrations wrote given back after each transactional test, when its own fixtures are done."""
     for item in items:
         names: list[str] = getattr(item, "fixturenames", [])
         marker = item.get_closest_marker("django_db")
         transactional = marker is not None and marker.kwargs.get("transaction")
-        if (transactional or "transactional_db" in names) and "pristine_tables" not in names:
-            names[:0] = ["django_db_serialized_rollback", "pristine_tables"]
+        if (transactional or "transactional_db" in names) and "rows_given_back" not in names:
+            names.insert(0, "rows_given_back")  # set up first, so torn down last: after Django's flush
 
 
 @pytest.hookimpl(wrapper=True)
@@ -82,12 +82,11 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(scope="session")
-def tables_without_models(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> tuple[str, ...]:
-    """Copy the tables that Django does not know, as migrations left them, and so cannot flush."""
+def tables(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> tuple[str, ...]:
+    """Copy every table as migrations left it, those of the data plane too, which Django does not know."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
-        known = {*connection.introspection.django_table_names(), "django_migrations"}
         cursor.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
-        names = tuple(sorted(name for (name,) in cursor.fetchall() if name not in known))
+        names = tuple(sorted({name for (name,) in cursor.fetchall()} - {"django_migrations"}))
         cursor.execute("CREATE SCHEMA pristine")
         for name in names:
             cursor.execute(f"CREATE TABLE pristine.{name} AS TABLE {name}")
@@ -96,11 +95,12 @@ def tables_without_models(django_db_setup: None, django_db_blocker: DjangoDbBloc
 
 
 @pytest.fixture
-def pristine_tables(tables_without_models: tuple[str, ...], transactional_db: None) -> None:
-    """Give the tables of the data plane the rows that migrations wrote."""
-    with connection.cursor() as cursor:
-        cursor.execute(f"TRUNCATE {', '.join(tables_without_models)}")
-        for name in tables_without_models:
+def rows_given_back(tables: tuple[str, ...], django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Leave the rows that migrations wrote, and no others, to the next test."""
+    yield
+    with django_db_blocker.unblock(), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"TRUNCATE {', '.join(tables)}")
+        for name in tables:
             cursor.execute(f"INSERT INTO {name} OVERRIDING SYSTEM VALUE SELECT * FROM pristine.{name}")
 
 
