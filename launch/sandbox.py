@@ -14,7 +14,7 @@ from launch.embedded import embedded_postgres, embedded_valkey, postgres_url, re
 from launch.logs import RotatingLog
 from launch.ports import free_port
 from launch.process import Guard, ManagedProcess, ProcessSpec
-from launch.services import web_spec, worker_spec
+from launch.services import beat_spec, web_spec, worker_spec
 
 TOKEN_SECRET = "a token secret that only sandboxes know, of more than 32 bytes"
 
@@ -143,6 +143,11 @@ class ProcessFactory:
         name = f"worker-{len(self.processes)}"
         merged = {**self._environment, **environment}
         return self.run(worker_spec(environment=merged, name=name, concurrency=concurrency))
+
+    def beat(self) -> ManagedProcess:
+        """Start Celery beat, which tells the workers what is due."""
+        schedule = self._sandbox.directory / f"beat-{len(self.processes)}"
+        return self.run(beat_spec(environment=self._environment, schedule=schedule))
 
     def stop(self) -> None:
         for process in reversed(self.processes):

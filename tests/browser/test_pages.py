@@ -6,6 +6,7 @@ import pytest
 from playwright.async_api import WebSocketRoute
 
 from tests.browser.conftest import Console
+from tests.processes import ProcessFactory
 
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 TABLE_OVERFLOW = """() => { const place = document.querySelector("#segments").parentElement;
@@ -94,7 +95,10 @@ async def test_an_action_on_an_old_picture_is_refused_in_the_dialog(working: Con
     assert not await page.locator("#confirm").is_visible()
 
 
-async def test_the_last_decision_and_its_reasons_are_shown(working: Console) -> None:
+async def test_the_last_decision_and_its_reasons_are_shown(
+    working: Console, processes: ProcessFactory
+) -> None:
+    processes.beat()
     working.call("PUT", "scalable/public/default/decided")
     policy = {"autoScaleIntervalSeconds": 1}
     working.call("POST", "scalable/public/default/decided/autoScalePolicy", policy)
