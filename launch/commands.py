@@ -63,7 +63,9 @@ def _instance_options() -> argparse.ArgumentParser:
 
 def up(argv: Sequence[str]) -> int:
     """Start all services, run the demo unless told not to, and stay until Ctrl-C."""
-    parser = argparse.ArgumentParser(prog="./run up", parents=[_instance_options()], description=up.__doc__)
+    parser = argparse.ArgumentParser(
+        prog="./run up", parents=[_instance_options()], description=up.__doc__, allow_abbrev=False
+    )
     parser.add_argument("--no-demo", action="store_true", help="only start the services")
     parser.add_argument(
         "--no-spark", action="store_true", help="without the load reporter; implies --no-demo"
@@ -110,7 +112,11 @@ def _greet(services: RunningServices, *, new_password: str | None) -> None:
 def run_demo(argv: Sequence[str]) -> int:
     """Run the demo in the instance of the data directory; start one for its time where none runs."""
     parser = argparse.ArgumentParser(
-        prog="./run demo", usage=demo.USAGE, parents=[_instance_options()], add_help=False
+        prog="./run demo",
+        usage=demo.USAGE,
+        parents=[_instance_options()],
+        add_help=False,
+        allow_abbrev=False,
     )
     options, rest = parser.parse_known_args(argv)
     demo.parse(rest)  # before anything is started for it

@@ -47,7 +47,7 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
 
 def parse(argv: Sequence[str]) -> Any:
     """Read the options; argparse's exit for help and for what cannot be read."""
-    parser = argparse.ArgumentParser(prog="./run demo", usage=USAGE, description=__doc__)
+    parser = argparse.ArgumentParser(prog="./run demo", usage=USAGE, description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "--events", type=_count, metavar="N", default=DEFAULT_EVENTS, help=f"default: {DEFAULT_EVENTS:,}"
     )
