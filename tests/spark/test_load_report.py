@@ -3,6 +3,7 @@
 import signal
 import time
 from collections.abc import Mapping
+from json import JSONDecodeError
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -182,6 +183,6 @@ def cluster_status(url: str) -> dict[str, Any]:
     """What the master says about its workers, or nothing while it is not up."""
     try:
         status: dict[str, Any] = httpx.get(url).raise_for_status().json()
-    except httpx.HTTPError:
+    except (httpx.HTTPError, JSONDecodeError):  # it serves pages before it serves this
         return {}
     return status
