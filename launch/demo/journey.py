@@ -81,7 +81,7 @@ class Journey:
 
     async def _trickle(self, producer: Producer, flights: Iterator[Flight]) -> None:
         """Heat is of no use before somebody measures it; a trickle keeps the measuring going."""
-        self.phase = "waiting for the load pipeline"
+        self.phase = "waiting for Spark's first load report"
         measured = asyncio.create_task(
             self.observer.until(
                 lambda: self.observer.sight.load_known,

@@ -106,8 +106,8 @@ async def test_the_last_decision_and_its_reasons_are_shown(
     await working.page.wait_for_selector("#decision .guards li", timeout=30_000)
     shown = await working.page.inner_text("#decision")
     decision = working.call("GET", "scalable/public/default/decided/decisions")["decisions"][0]
-    assert f"rule {decision['rule']}" in shown
-    assert "load unknown" in shown
+    assert (decision["action"], decision["rule"]) == (None, "LOAD_UNKNOWN")
+    assert "No change · held by load unknown" in shown
 
 
 async def test_a_deleted_topic_says_so_and_an_unknown_one_too(console: Console) -> None:

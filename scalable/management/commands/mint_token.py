@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from scalable.services import access
 
@@ -17,4 +18,6 @@ class Command(BaseCommand):
         parser.add_argument("--ttl-seconds", type=float, default=None)
 
     def handle(self, *args: Any, **options: Any) -> str:
+        if not settings.SCALABLE_TOKEN_SECRET_GIVEN:
+            raise CommandError("SCALABLE_TOKEN_SECRET is not set: no node would accept the token")
         return access.mint_token(role=options["role"], ttl_seconds=options["ttl_seconds"])

@@ -37,6 +37,12 @@ export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digi
 /** @param {number} ms since the epoch */
 export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium", hour12: false });
 
+/** What came of a decision, in words: the rule that fired, or the guard that held it back. @param {{action: string|null, rule: string}} decision */
+export function verdict({ action, rule }) {
+  if (action) return `${action === "SPLIT" ? "split" : "merge"} by ${rule}`;
+  return rule === rule.toUpperCase() ? `held by ${rule.toLowerCase().replaceAll("_", " ")}` : `no change, ${rule}`;
+}
+
 /**
  * An element with attributes and children; text stays text.
  * @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string)} children

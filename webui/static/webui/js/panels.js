@@ -3,7 +3,7 @@
 import { call } from "./api.js";
 import { heat } from "./colour.js";
 import { ask } from "./dialogs.js";
-import { bytes, clock, duration, element, moment, range, rate } from "./format.js";
+import { bytes, clock, duration, element, moment, range, rate, verdict } from "./format.js";
 import { active, loadOf, policyOf } from "./model.js";
 
 const PHASES = ["PLANNED", "CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED", "COMMITTED", "NOTIFIED"];
@@ -182,7 +182,7 @@ function decisionParts(decision) {
   const { fired, heldBy = [], margins = [], nextEligibleAtMs } = decision.explanation;
   const next = nextEligibleAtMs ? [element("p", { class: "note" }, `Next possible at ${clock(nextEligibleAtMs)}.`)] : [];
   return [
-    element("p", {}, element("b", {}, what), ` · rule ${decision.rule}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
+    element("p", {}, element("b", {}, what), ` · ${verdict(decision)}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
     ...list("Fired", fired ? [fired] : [], margin),
     ...list("Held back by", heldBy, guard),
     ...list("Nearest to acting", margins, margin),

@@ -2,7 +2,7 @@
 
 import { ApiError, call, topicPath } from "./api.js";
 import { ask } from "./dialogs.js";
-import { clock, element, moment } from "./format.js";
+import { clock, element, moment, verdict } from "./format.js";
 
 const PAGE = 50;
 const REFRESH_MS = 10000;
@@ -14,7 +14,7 @@ let offset = 0;
 const address = (name) => `/topics/${[tenant, namespace, name].map(encodeURIComponent).join("/")}`;
 
 function row(one) {
-  const decision = one.lastDecision ? `${one.lastDecision.action ?? "none"}: ${one.lastDecision.rule}` : "–";
+  const decision = one.lastDecision ? verdict(one.lastDecision) : "–";
   return element("tr", {},
     element("td", {}, element("a", { href: address(one.name) }, one.name)),
     element("td", { class: "number" }, String(one.activeSegments)),
