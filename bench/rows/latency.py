@@ -8,12 +8,11 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import Self
 
-import psycopg
-import redis
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 from bench.harness import Bench, Comparison, bench_row
+from bench.hint import CommitAndHint
 from launch.sandbox import LiveNode
 from scalable.domain.names import TopicName
 from scalable.services import topics
@@ -39,39 +38,8 @@ MESSAGES = 200
 WARM_UP_MESSAGES = 50
 VALUE = bytes(200)
 TOPIC = TopicName("public", "default", "latency")
-CHANNEL = "bench:latency"
 
 _decoder = decoder(ServerFrame)
-
-
-class CommitAndHint:
-    """The floor: a row is committed, then a message on the broker says so and is received."""
-
-    def __init__(self, bench: Bench) -> None:
-        self._database = psycopg.connect(bench.database_url, autocommit=True)
-        self._database.execute("CREATE TABLE bench_hint (id bigserial PRIMARY KEY, value bytea)")
-        self._publisher = redis.Redis.from_url(bench.redis_url)
-        self._subscriber = redis.Redis.from_url(bench.redis_url).pubsub()  # type: ignore[no-untyped-call]
-        self._subscriber.subscribe(CHANNEL)
-        self._subscriber.get_message(timeout=5)
-
-    def round(self, percentile: Callable[[Sequence[float]], float]) -> float:
-        """Commit and hint some times, one after the other."""
-        return percentile([self._once() for _ in range(MESSAGES)])
-
-    def _once(self) -> float:
-        started = time.perf_counter()
-        self._database.execute("INSERT INTO bench_hint (value) VALUES (%s)", [VALUE])
-        self._publisher.publish(CHANNEL, b"1")
-        self._subscriber.get_message(timeout=5)
-        return time.perf_counter() - started
-
-    def close(self) -> None:
-        """Leave nothing behind."""
-        self._database.execute("DROP TABLE bench_hint")
-        self._database.close()
-        self._subscriber.close()
-        self._publisher.close()
 
 
 class ProduceAndConsume:
@@ -170,7 +138,7 @@ def latency(bench: Bench) -> Iterator[Comparison]:
         ):
             yield bench.compare(
                 label,
-                floor=partial(floor.round, percentile),
+                floor=partial(floor.round, percentile, times=MESSAGES),
                 product=partial(_run, runner, product, percentile),
                 note=note,
             )

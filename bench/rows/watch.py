@@ -1,18 +1,24 @@
-"""Rows 4 and 5: fan-out of the DAG watch over a bare send loop, and deltas over the full DAG."""
+"""Rows 2, 4 and 5: a split told to many watchers, the cost of telling, and deltas over the full DAG."""
 
 import asyncio
+import statistics
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import psutil
 from django.db import transaction
 
 from bench.harness import Bench, Comparison, bench_row
+from bench.hint import CommitAndHint
 from bench.listeners import Crowd
 from launch.ports import HOST, free_port
-from launch.process import ProcessSpec
+from launch.process import ManagedProcess, ProcessSpec
 from launch.sandbox import LiveNode
 from launch.services import server_argv, serves
 from scalable import announce
@@ -91,6 +97,45 @@ def post(url: str) -> None:
         pass
 
 
+WATCHERS = 1_000
+
+
+@bench_row(
+    number=2,
+    title="split to 1,000 watchers holding the new epoch, over a commit, a hint and a raw broadcast",
+    unit="s",
+    goal="<= 1.5",
+)
+def told(bench: Bench) -> Iterator[Comparison]:
+    """From the begin of the committing transaction until the last of the watchers has the delta."""
+    hint = CommitAndHint(bench)
+    with crowds(bench, TopicName("public", "default", "told"), WATCHERS) as both:
+
+        def floor() -> None:
+            hint.once()
+            both.broadcast()
+
+        yield bench.compare(
+            f"{both.frame_bytes} bytes a frame",
+            floor=partial(seconds_until_told, both.floor, floor, both.loop),
+            product=partial(seconds_until_told, both.ours, both.split, both.loop),
+            note="the commit alone is a dozen statements; then the node reads the topic and builds the frame",
+        )
+    hint.close()
+
+
+def seconds_until_told(crowd: Crowd, push: Callable[[], None], loop: Loop) -> float:
+    """Seconds from the start of one push until everybody was told; the median of a round's pushes."""
+    times = []
+    for _ in range(PUSHES_PER_ROUND):
+        crowd.expect(WATCHERS)
+        started = time.perf_counter()
+        push()
+        loop.run(crowd.enough())
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
 @bench_row(
     number=4,
     title="fan-out: server processor time per delivered frame over a bare send loop",
@@ -104,7 +149,41 @@ def fan_out(bench: Bench) -> Iterator[Comparison]:
 
 
 def _fan_out_to(bench: Bench, size: int) -> Comparison:
-    name = TopicName("public", "default", f"fan-out-{size}")
+    with crowds(bench, TopicName("public", "default", f"fan-out-{size}"), size) as both:
+        node, bare = both.node.process.pid, both.bare.pid
+        return bench.compare(
+            f"{size:,} sockets, {both.frame_bytes} bytes a frame",
+            floor=lambda: cost_per_frame(bare, both.floor, size, both.broadcast, both.loop),
+            product=lambda: cost_per_frame(node, both.ours, size, both.split, both.loop),
+            note="ours includes the node's reading of the topic for each split, and its heartbeat and sweeps",
+        )
+
+
+@dataclass(frozen=True)
+class Crowds:
+    """As many watchers of a topic as listeners of a bare server with one ready frame of the same size."""
+
+    name: TopicName
+    loop: Loop
+    node: LiveNode
+    bare: ManagedProcess
+    bare_url: str
+    ours: Crowd
+    floor: Crowd
+    frame_bytes: int
+
+    def split(self) -> None:
+        """Commit a split of the watched topic."""
+        commit_split(self.name)
+
+    def broadcast(self) -> None:
+        """Have the bare server send its frame to everybody."""
+        post(f"{self.bare_url}/push")
+
+
+@contextmanager
+def crowds(bench: Bench, name: TopicName, size: int) -> Iterator[Crowds]:
+    """Open both crowds for as long as the block lasts."""
     topics.create_topic(name=name, actor=ACTOR)
     node, port = bench.node(), free_port()
     bare_url = f"http://{HOST}:{port}"
@@ -121,15 +200,9 @@ def _fan_out_to(bench: Bench, size: int) -> Comparison:
             )
         )
         loop.run(floor.open(size, bare_url.replace("http", "ws", 1), token="", hello=None, greetings=0))
-        comparison = bench.compare(
-            f"{size:,} sockets, {frame_bytes} bytes a frame",
-            floor=lambda: cost_per_frame(bare.pid, floor, size, lambda: post(f"{bare_url}/push"), loop),
-            product=lambda: cost_per_frame(node.process.pid, ours, size, lambda: commit_split(name), loop),
-            note="ours includes the node's reading of the topic for each split, and its heartbeat and sweeps",
-        )
+        yield Crowds(name, loop, node, bare, bare_url, ours, floor, frame_bytes)
         loop.run(ours.close())
         loop.run(floor.close())
-    return comparison
 
 
 def told_of_a_split(name: TopicName, crowd: Crowd, size: int, loop: Loop) -> int:
