@@ -24,6 +24,6 @@ export function ask(dialog, act) {
       primary.disabled = false;
     }
   };
-  form.querySelector("[value=cancel]").addEventListener("click", () => dialog.close(), { once: true });
+  /** @type {HTMLButtonElement} */ (form.querySelector("[value=cancel]")).onclick = () => dialog.close();
   dialog.showModal();
 }

@@ -7,7 +7,7 @@
 
 import { heat, level, ramp } from "./colour.js";
 import { clock, drawing, duration, element, hex, range } from "./format.js";
-import { edges, lineage, loadOf, marks, neighbour, policyOf, running } from "./model.js";
+import { active, edges, lineage, loadOf, marks, neighbour, policyOf, running } from "./model.js";
 import { box, hashAt, hashTicks, KEYSPACE, MARGIN, timeAt, timeTicks, x, y } from "./scale.js";
 
 const SHORTEST_MS = 2000;
@@ -83,8 +83,9 @@ export class Map {
     if (!this.topic || !this.place.clientWidth || this.dragging) return;
     const nowMs = Date.now();
     const view = this.view(nowMs);
+    const policy = policyOf(this.topic);
     const shown = [...this.topic.segments.values()]
-      .map((one) => ({ one, box: box(view, one, nowMs) })).filter((pair) => pair.box)
+      .map((one) => ({ one, box: box(view, one, nowMs), found: heat(loadOf(this.topic, one.segmentId), policy) })).filter((pair) => pair.box)
       .sort((a, b) => a.one.createdAtMs - b.one.createdAtMs || a.one.start - b.one.start);
     this.paint(view, shown);
     this.trace(view, shown, nowMs);
@@ -98,8 +99,7 @@ export class Map {
     const pen = this.canvas.getContext("2d");
     pen.scale(dots, dots);
     const policy = policyOf(this.topic);
-    for (const { one, box: area } of shown) {
-      const found = heat(loadOf(this.topic, one.segmentId), policy);
+    for (const { one, box: area, found } of shown) {
       pen.fillStyle = found ? ramp(found.level) : hatch(pen);
       pen.fillRect(area.x, area.y, area.width, area.height);
       pen.save();
@@ -128,21 +128,22 @@ export class Map {
   trace(view, shown, nowMs) {
     const focused = this.svg.contains(document.activeElement) ? Number(document.activeElement.dataset.segment) : null;
     const related = this.selected !== null && this.topic.segments.has(this.selected) ? lineage(this.topic, this.selected) : new Set();
+    const entry = this.entry();
     this.svg.setAttribute("viewBox", `0 0 ${view.width} ${view.height}`);
-    this.svg.replaceChildren(...this.axes(view), ...shown.flatMap((pair) => this.segment(pair, related, nowMs)),
+    this.svg.replaceChildren(...this.axes(view), ...shown.flatMap((pair) => this.segment(pair, related, entry, nowMs)),
       ...this.edgePaths(view, related), ...this.markShapes(view), ...this.busy(view, nowMs));
     if (focused !== null) this.svg.querySelector(`.segment[data-segment="${focused}"]`)?.focus({ preventScroll: true });
   }
 
-  segment({ one, box: area }, related, nowMs) {
-    const found = heat(loadOf(this.topic, one.segmentId), policyOf(this.topic));
+  segment({ one, box: area, found }, related, entry, nowMs) {
+    const label = this.label(one, found, nowMs);
     const states = [one.state.toLowerCase(), related.has(one.segmentId) ? "related" : "", one.segmentId === this.selected ? "selected" : ""];
     const shape = drawing("rect", {
       ...area, class: `segment ${states.join(" ")}`, "data-segment": one.segmentId, "data-state": one.state,
       "data-colour": found ? ramp(found.level) : "unknown", role: "button",
-      tabindex: this.isEntry(one) ? 0 : -1, "aria-label": this.label(one, found, nowMs),
+      tabindex: one.segmentId === entry ? 0 : -1, "aria-label": label,
     });
-    shape.append(drawing("title", {}, this.label(one, found, nowMs)));
+    shape.append(drawing("title", {}, label));
     if (area.width < LABEL_WIDTH || area.height < LABEL_HEIGHT) return [shape];
     return [shape, drawing("text", { x: area.x + 5, y: area.y + area.height / 2 + 4, class: "label", "aria-hidden": "true" }, String(one.segmentId))];
   }
@@ -153,11 +154,10 @@ export class Map {
     return `Segment ${one.segmentId}, ${range(one)}, ${until}, ${load}`;
   }
 
-  /** The one rectangle in the tab order: the selected one, else the newest active one. */
-  isEntry(one) {
-    if (this.selected !== null && this.topic.segments.has(this.selected)) return one.segmentId === this.selected;
-    const last = [...this.topic.segments.values()].filter((other) => other.state === "ACTIVE").sort((a, b) => a.start - b.start)[0];
-    return last?.segmentId === one.segmentId;
+  /** The id of the one rectangle in the tab order: the selected one, else the active one with the lowest range. */
+  entry() {
+    if (this.selected !== null && this.topic.segments.has(this.selected)) return this.selected;
+    return active(this.topic)[0]?.segmentId;
   }
 
   edgePaths(view, related) {
