@@ -16,15 +16,30 @@ def _hash_range() -> Func:
 
 
 class Namespace(models.Model):
-    """A tenant's namespace with its settings."""
+    """A tenant's namespace with its settings; `retention_seconds` of -1 is for ever, NULL is inherited.
+
+    While it is `deleting`, no topic is made in it.
+    """
 
     tenant = models.CharField(max_length=255)
     name = models.CharField(max_length=255)
     auto_scale_policy = models.JSONField(null=True)
+    session_grace_seconds = models.FloatField(null=True)
+    retention_seconds = models.BigIntegerField(null=True)
+    deleting = models.BooleanField(default=False)
     created_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["tenant", "name"], name="namespace_unique")]
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "name"], name="namespace_unique"),
+            models.CheckConstraint(
+                condition=Q(session_grace_seconds=None) | Q(session_grace_seconds__gte=0),
+                name="namespace_session_grace",
+            ),
+            models.CheckConstraint(
+                condition=Q(retention_seconds=None) | Q(retention_seconds__gte=-1), name="namespace_retention"
+            ),
+        ]
 
 
 class Topic(models.Model):
@@ -37,15 +52,25 @@ class Topic(models.Model):
     next_segment_id = models.BigIntegerField()
     properties = models.JSONField(default=dict)
     auto_scale_policy = models.JSONField(null=True)
+    session_grace_seconds = models.FloatField(null=True)
+    retention_seconds = models.BigIntegerField(null=True)
     created_at = models.DateTimeField()
     last_split_at = models.DateTimeField(null=True)
     last_merge_at = models.DateTimeField(null=True)
+    last_rebucket_at = models.DateTimeField(null=True)
     next_evaluation_at = models.DateTimeField(null=True, db_index=True)
 
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["namespace", "name"], name="topic_unique"),
             models.CheckConstraint(condition=Q(epoch__gte=0, next_segment_id__gte=1), name="topic_counters"),
+            models.CheckConstraint(
+                condition=Q(session_grace_seconds=None) | Q(session_grace_seconds__gte=0),
+                name="topic_session_grace",
+            ),
+            models.CheckConstraint(
+                condition=Q(retention_seconds=None) | Q(retention_seconds__gte=-1), name="topic_retention"
+            ),
         ]
         indexes = [GinIndex(fields=["properties"], name="topic_properties", opclasses=["jsonb_path_ops"])]
 
@@ -60,6 +85,7 @@ class Segment(models.Model):
     state = models.CharField(max_length=6, choices=[("ACTIVE", "ACTIVE"), ("SEALED", "SEALED")])
     parent_ids = ArrayField(models.BigIntegerField(), default=list)
     child_ids = ArrayField(models.BigIntegerField(), default=list)
+    entry_bucket_splits = ArrayField(models.IntegerField(), default=list)
     created_epoch = models.BigIntegerField()
     sealed_epoch = models.BigIntegerField(default=0)
     created_at = models.DateTimeField()
@@ -85,15 +111,35 @@ class Segment(models.Model):
         ]
 
 
+class PrunedSegment(models.Model):
+    """What is remembered of a segment that was pruned, for "where was this key then" (`Segment`)."""
+
+    topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="pruned_segments")
+    segment_id = models.BigIntegerField()
+    hash_start = models.IntegerField()
+    hash_end = models.IntegerField()
+    parent_ids = ArrayField(models.BigIntegerField(), default=list)
+    child_ids = ArrayField(models.BigIntegerField(), default=list)
+    created_epoch = models.BigIntegerField()
+    sealed_epoch = models.BigIntegerField()
+    created_at = models.DateTimeField()
+    sealed_at = models.DateTimeField()
+    pruned_at = models.DateTimeField()
+    end_offset = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["topic", "segment_id"], name="pruned_segment_unique")]
+
+
 class Operation(models.Model):
-    """A split or merge: its plan, how far it got, and who drives it (`scalable.domain.operations`).
+    """A split, merge or rebucket: its plan, how far it got, and who drives it (`scalable.domain.operations`).
 
     `results` keeps what a phase found out and a later one compares with, `timings` the milliseconds of each.
     """
 
     id = models.UUIDField(primary_key=True)
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="operations")
-    kind = models.CharField(max_length=5)
+    kind = models.CharField(max_length=8)
     plan = models.JSONField()
     results = models.JSONField(default=dict)
     phase = models.CharField(max_length=20)
@@ -148,16 +194,29 @@ class ControllerLease(models.Model):
 
 
 class Subscription(models.Model):
-    """A named position on a topic; `assignment_generation` rises with any change of its assignment."""
+    """A named position on a topic; `assignment_generation` rises with any change of its assignment.
+
+    A CHECKPOINT group is a subscription whose cursors are what its last commit needs kept; those that do not
+    `holds_pruning` lose data that retention lets go.
+    """
 
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="subscriptions")
     name = models.CharField(max_length=255)
-    type = models.CharField(max_length=6, choices=[("STREAM", "STREAM"), ("QUEUE", "QUEUE")])
+    type = models.CharField(
+        max_length=10, choices=[(kind, kind) for kind in ("STREAM", "QUEUE", "CHECKPOINT")]
+    )
+    key_shared = models.BooleanField(default=False)
+    holds_pruning = models.BooleanField(default=True)
     assignment_generation = models.BigIntegerField(default=0)
     created_at = models.DateTimeField()
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["topic", "name"], name="subscription_unique")]
+        constraints = [
+            models.UniqueConstraint(fields=["topic", "name"], name="subscription_unique"),
+            models.CheckConstraint(
+                condition=Q(key_shared=False) | Q(type="STREAM"), name="subscription_key_shared"
+            ),
+        ]
 
 
 class ConsumerRegistration(models.Model):
@@ -172,16 +231,22 @@ class ConsumerRegistration(models.Model):
 
 
 class Assignment(models.Model):
-    """Who owns a segment for a subscription; one row a pair, so two owners are impossible."""
+    """Who owns a segment, or an entry bucket of it, for a subscription: one row, so never two owners.
 
-    pk = models.CompositePrimaryKey("subscription_id", "segment_id")
+    `bucket` is the index of the entry bucket on a key-shared subscription, else 0. `position` is where the
+    last owner in a CHECKPOINT group stopped.
+    """
+
+    pk = models.CompositePrimaryKey("subscription_id", "segment_id", "bucket")
     subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="assignments")
     segment_id = models.BigIntegerField()
+    bucket = models.IntegerField(default=0)
     owner = models.CharField(max_length=255, null=True)
     next_owner = models.CharField(max_length=255, null=True)
     generation = models.BigIntegerField(default=0)
     release_deadline = models.DateTimeField(null=True)
     drained = models.BooleanField(default=False)
+    position = models.BigIntegerField(null=True)
 
 
 class SegmentLoad(models.Model):

@@ -89,11 +89,12 @@ class Inbox:
             return False
         self._order, self.standby = order, assignment.standby
         named = {segment.segment_id: segment for segment in assignment.segments}
-        for segment_id in [key for key in self.owned if key not in named and key not in assignment.releasing]:
+        releasing = [segment_id for segment_id, _ in assignment.releasing]
+        for segment_id in [key for key in self.owned if key not in named and key not in releasing]:
             self.forget(segment_id)
         for segment in named.values():
             self._own(segment)
-        for segment_id in assignment.releasing:
+        for segment_id in releasing:
             if segment_id in self.owned:
                 self.owned[segment_id].release()
         return True

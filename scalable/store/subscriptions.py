@@ -210,7 +210,7 @@ def write_ownerships(subscription_id: int, owned: Mapping[int, Ownership], drain
     Assignment.objects.bulk_create(
         [_row(subscription_id, key, owned[key], key in drained) for key in sorted(owned)],
         update_conflicts=True,
-        unique_fields=["subscription", "segment_id"],
+        unique_fields=["subscription", "segment_id", "bucket"],
         update_fields=["owner", "next_owner", "generation", "release_deadline", "drained"],
     )
 

@@ -166,7 +166,7 @@ async def test_a_hand_over_doubles_nothing(live_node: LiveNode, topic: TopicView
         seen = [place(await from_a.expect(Delivery)) for _ in range(8)]
         async with member(live_node, "b") as b, reader(live_node, "b") as from_b:
             assert (b.owned, b.assignment.standby) == ({}, True)
-            (moving,) = (await a.next_assignment()).releasing
+            ((moving, _),) = (await a.next_assignment()).releasing
             generation = a.owned[moving]
             await from_a.send(Detach(segment_id=moving))
             await from_a.wait_for(Detached)
@@ -191,7 +191,7 @@ async def test_an_owner_that_does_not_let_go_is_cut_off(processes: ProcessFactor
         for segment_id in (0, 1):
             await attach(from_a, a, segment_id)
         async with member(node, "b") as b:
-            (moving,) = (await a.next_assignment()).releasing
+            ((moving, _),) = (await a.next_assignment()).releasing
             await b.until_owned(moving)
             cut_off = await from_a.expect(ErrorFrame)
             assert (cut_off.code, cut_off.segment_id) == ("generation_superseded", moving)

@@ -30,7 +30,7 @@ def topic(processes: ProcessFactory) -> TopicView:
 
 async def share(a: Member, b: Member) -> None:
     """Let the second of two members get its half."""
-    releasing = (await a.next_assignment()).releasing
+    releasing = [segment_id for segment_id, _ in (await a.next_assignment()).releasing]
     for segment_id in releasing:
         released = Released(segment_id=segment_id, generation=a.owned[segment_id])
         await a.peer.send(released)

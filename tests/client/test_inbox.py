@@ -32,7 +32,7 @@ def assignment(
         epoch=0,
         incarnation=1,
         segments=list(segments),
-        releasing=list(releasing),
+        releasing=[(segment_id, 0) for segment_id in releasing],
     )
 
 

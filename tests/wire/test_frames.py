@@ -98,7 +98,7 @@ def test_server_frames_are_read_as_written() -> None:
         segment_id=1, start=0, end=9, name="n", state="ACTIVE", generation=2, position=3, url="u"
     )
     for frame in (
-        Assignment(term=1, generation=2, epoch=3, incarnation=4, segments=[owned], releasing=[1]),
+        Assignment(term=1, generation=2, epoch=3, incarnation=4, segments=[owned], releasing=[(1, 0)]),
         Receipt(request_id=1, segment_id=2, base_offset=3),
         Refused(request_id=1, segment_id=2, code="c", reason="r", fields={"a": [1]}),
         Acked(segment_id=1, position=2),

@@ -185,7 +185,7 @@ def _assignment_frame(view: AssignmentView, *, term: int, incarnation: int) -> A
         epoch=view.epoch,
         incarnation=incarnation,
         segments=[_assigned_segment(owned) for owned in view.segments],
-        releasing=list(view.releasing),
+        releasing=[(segment_id, 0) for segment_id in view.releasing],
         standby=not view.segments,
     )
 

@@ -1,0 +1,69 @@
+"""Frames of the socket that delivers the segments that a consumer owns.
+
+`bucket` is the index of an entry bucket on a key-shared subscription, else 0.
+"""
+
+from scalable.wire.frame import Frame, Number
+
+
+class Attach(Frame, frozen=True, tag="attach"):
+    """Client: deliver this segment to me, from the cursor's position, up to `permits` messages.
+
+    A member of a CHECKPOINT group names the `position` to begin at.
+    """
+
+    segment_id: Number
+    generation: Number
+    permits: Number
+    bucket: Number = 0
+    position: Number | None = None
+
+
+class Detach(Frame, frozen=True, tag="detach"):
+    """Client: stop delivering this segment; answered by `detached` after the last delivery."""
+
+    segment_id: Number
+    bucket: Number = 0
+
+
+class Detached(Frame, frozen=True, tag="detached"):
+    """Server: no delivery of this segment follows."""
+
+    segment_id: int
+    bucket: int = 0
+
+
+class Flow(Frame, frozen=True, tag="flow"):
+    """Client: `permits` more messages may be delivered for the segment."""
+
+    segment_id: Number
+    permits: Number
+    bucket: Number = 0
+
+
+class Ack(Frame, frozen=True, tag="ack"):
+    """Client: everything below `position` is processed (cumulative)."""
+
+    segment_id: Number
+    generation: Number
+    position: Number
+    bucket: Number = 0
+
+
+class Acked(Frame, frozen=True, tag="acked"):
+    """Server: the cursor stands durably at `position`."""
+
+    segment_id: int
+    position: int
+    bucket: int = 0
+
+
+class EndOfSegment(Frame, frozen=True, tag="end_of_segment"):
+    """Server: the segment is sealed and everything below `end_offset` was delivered."""
+
+    segment_id: int
+    end_offset: int
+    bucket: int = 0
+
+
+ConsumeServerFrame = Detached | Acked | EndOfSegment
