@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
+from typing import NamedTuple
 
 from scalable.domain.layout import Layout
 
@@ -19,6 +20,17 @@ class SubscriptionType(StrEnum):
 
     STREAM = "STREAM"
     QUEUE = "QUEUE"
+    CHECKPOINT = "CHECKPOINT"
+
+
+class BucketKey(NamedTuple):
+    """What one consumer owns: a whole segment (bucket 0), or one of its entry buckets where keys are shared.
+
+    Ordered by segment, then bucket.
+    """
+
+    segment_id: int
+    bucket: int = 0
 
 
 def assignable(layout: Layout, drained: Collection[int]) -> tuple[int, ...]:
