@@ -33,6 +33,8 @@ class SubscriptionView:
     type: SubscriptionType
     generation: int
     created_at_ms: int
+    key_shared: bool = False
+    holds_pruning: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +134,22 @@ def of_topic(incarnation: int) -> list[SubscriptionView]:
     return [_view(row) for row in Subscription.objects.filter(topic_id=incarnation).order_by("name")]
 
 
-def insert(incarnation: int, name: str, kind: SubscriptionType) -> SubscriptionView:
+def insert(
+    incarnation: int,
+    name: str,
+    kind: SubscriptionType,
+    *,
+    key_shared: bool = False,
+    holds_pruning: bool = True,
+) -> SubscriptionView:
     """Add a subscription; the caller holds the topic's lock and found none of this name."""
     row = Subscription.objects.create(
-        topic_id=incarnation, name=name, type=kind.value, created_at=ClockTimestamp()
+        topic_id=incarnation,
+        name=name,
+        type=kind.value,
+        key_shared=key_shared,
+        holds_pruning=holds_pruning,
+        created_at=ClockTimestamp(),
     )
     row.refresh_from_db()
     return _view(row)
@@ -259,6 +273,8 @@ def _view(row: Subscription) -> SubscriptionView:
         type=SubscriptionType(row.type),
         generation=row.assignment_generation,
         created_at_ms=milliseconds(row.created_at),
+        key_shared=row.key_shared,
+        holds_pruning=row.holds_pruning,
     )
 
 
