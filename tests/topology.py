@@ -29,9 +29,13 @@ def make_topic(name: str = "reshaped", *, segments: int = 2, **properties: str) 
 
 
 def request(kind: OperationKind, topic: TopicView, *, reason: str = "manual") -> OperationView:
-    """Ask for a split of segment 0, or for a merge of segments 0 and 1."""
+    """Ask for a split or rebucket of segment 0, or for a merge of segments 0 and 1."""
     if kind is OperationKind.SPLIT:
         return scaling.request_split(name=topic.name, segment_id=0, actor=ACTOR, reason=reason)
+    if kind is OperationKind.REBUCKET:
+        return scaling.request_rebucket(
+            name=topic.name, segment_id=0, bucket_count=8, actor=ACTOR, reason=reason
+        )
     return scaling.request_merge(name=topic.name, segment_ids=[0, 1], actor=ACTOR, reason=reason)
 
 

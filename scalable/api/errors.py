@@ -81,6 +81,8 @@ ANSWERS: dict[str, Answer] = {
     "term_superseded": Answer(409, 4409),
     "topic_exists": Answer(409, 4409),
     # The thing is there and does not allow it.
+    "bucket_count_unchanged": Answer(412, 4412),
+    "invalid_bucket_count": Answer(412, 4412),
     "invalid_filter": Answer(412, 4412),
     "invalid_initial_segments": Answer(412, 4412),
     "policy_invalid": Answer(412, 4412),

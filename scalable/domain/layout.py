@@ -14,8 +14,10 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from scalable.domain import lineage
+from scalable.domain import buckets, lineage
 from scalable.domain.errors import (
+    BucketCountUnchanged,
+    InvalidBucketCount,
     InvalidInitialSegments,
     LayoutCorrupt,
     SegmentNotActive,
@@ -55,12 +57,16 @@ class Layout:
     segments: Mapping[int, Segment]
 
     @classmethod
-    def initial(cls, count: int, now_ms: int) -> Layout:
-        """Divide the hash space evenly, the remainder to the last; raises InvalidInitialSegments."""
+    def initial(cls, count: int, now_ms: int, *, bucket_budget: int = buckets.DEFAULT_BUDGET) -> Layout:
+        """Divide the hash space evenly, the remainder to the last, and the budget of entry buckets.
+
+        Raises InvalidInitialSegments.
+        """
         if not 1 <= count <= KEYSPACE_SIZE:
             raise InvalidInitialSegments(count=count, limit=KEYSPACE_SIZE)
+        splits = buckets.initial_splits(bucket_budget, count)
         segments = {
-            segment_id: Segment(segment_id, hash_range, created_at_ms=now_ms)
+            segment_id: Segment(segment_id, hash_range, created_at_ms=now_ms, entry_bucket_splits=splits)
             for segment_id, hash_range in enumerate(FULL_RANGE.parts(count))
         }
         return cls(0, count, segments)
@@ -121,11 +127,16 @@ class Layout:
         if parent.hash_range.size == 1:
             raise SegmentTooNarrow(segment_id=segment_id, hash_range=parent.hash_range.hex)
         if boundaries is None:
-            return self._plan(OperationKind.SPLIT, (segment_id,), parent.hash_range.midpoint_split())
-        return self._plan(OperationKind.SPLIT, (segment_id,), parent.hash_range.split_at(boundaries))
+            ranges: Sequence[HashRange] = parent.hash_range.midpoint_split()
+        else:
+            ranges = parent.hash_range.split_at(boundaries)
+        splits = buckets.splits_of_children(parent.entry_bucket_splits, len(ranges))
+        return self._plan(OperationKind.SPLIT, (segment_id,), ranges, splits)
 
-    def plan_merge(self, segment_ids: Sequence[int]) -> ReshapePlan:
-        """Plan the union of two or more neighbours, given in any order.
+    def plan_merge(
+        self, segment_ids: Sequence[int], *, max_buckets: int = buckets.MAX_PER_SEGMENT
+    ) -> ReshapePlan:
+        """Plan the union of two or more neighbours, given in any order, with all their entry buckets.
 
         Raises SegmentNotFound, SegmentNotActive, SegmentsNotAdjacent.
         """
@@ -135,13 +146,33 @@ class Layout:
         if len(ranges) < 2 or gaps:
             raise SegmentsNotAdjacent(segment_ids=list(segment_ids))
         union = HashRange(ranges[0].start, ranges[-1].end)
-        return self._plan(OperationKind.MERGE, tuple(segment_ids), (union,))
+        splits = buckets.splits_of_union((parent.entry_bucket_splits for parent in parents), max_buckets)
+        return self._plan(OperationKind.MERGE, tuple(segment_ids), (union,), splits)
+
+    def plan_rebucket(
+        self, segment_id: int, bucket_count: int, *, max_buckets: int = buckets.MAX_PER_SEGMENT
+    ) -> ReshapePlan:
+        """Plan a successor of the same range with another number of entry buckets, equally wide.
+
+        Raises InvalidBucketCount, SegmentNotFound, SegmentNotActive, BucketCountUnchanged.
+        """
+        if not 1 <= bucket_count <= max_buckets:
+            raise InvalidBucketCount(bucket_count=bucket_count, limit=max_buckets)
+        parent = self.get_active(segment_id)
+        splits = buckets.equal_splits(bucket_count)
+        if splits == parent.entry_bucket_splits:
+            raise BucketCountUnchanged(segment_id=segment_id, bucket_count=bucket_count)
+        return self._plan(OperationKind.REBUCKET, (segment_id,), (parent.hash_range,), splits)
 
     def _plan(
-        self, kind: OperationKind, parent_ids: tuple[int, ...], child_ranges: Iterable[HashRange]
+        self,
+        kind: OperationKind,
+        parent_ids: tuple[int, ...],
+        child_ranges: Iterable[HashRange],
+        splits: tuple[int, ...],
     ) -> ReshapePlan:
         children = (
-            PlannedSegment(self.next_segment_id + index, hash_range)
+            PlannedSegment(self.next_segment_id + index, hash_range, splits)
             for index, hash_range in enumerate(child_ranges)
         )
         return ReshapePlan(kind, parent_ids, tuple(children))
@@ -171,6 +202,7 @@ class Layout:
                 parent_ids=plan.parent_ids,
                 created_epoch=epoch,
                 created_at_ms=now_ms,
+                entry_bucket_splits=child.entry_bucket_splits,
             )
         reserved = self.reserve(plan)
         return replace(reserved, epoch=epoch, segments={**self.segments, **changed})

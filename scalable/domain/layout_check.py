@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
-from scalable.domain.keyspace import tiles
+from scalable.domain.keyspace import MAX_HASH, tiles
 from scalable.domain.segment import NOT_SEALED_EPOCH, NOT_SEALED_MS, Segment
 
 
@@ -24,6 +25,9 @@ def problem_of(segments: Mapping[int, Segment], *, epoch: int, next_segment_id: 
 def _problems(segments: Mapping[int, Segment], segment: Segment, epoch: int) -> Iterator[str]:
     if not 0 <= segment.created_epoch <= epoch:
         yield "it was created in the future"
+    starts = (0, *segment.entry_bucket_splits)
+    if starts[-1] > MAX_HASH or any(after <= before for before, after in pairwise(starts)):
+        yield "its entry buckets do not ascend within the hash space"
     yield from _active_problems(segment) if segment.is_active else _sealed_problems(segment, epoch)
     for parent_id in segment.parent_ids:
         yield from _parent_problems(segment, segments.get(parent_id))

@@ -1,4 +1,4 @@
-"""Split and merge as durable operations: kinds, phases, and the one table of transitions between them.
+"""Changes of a layout as durable operations: kinds, phases, and the one table of transitions between them.
 
 A data plane inside the metadata database commits an operation in one step (PLANNED, COMMITTED, NOTIFIED);
 for one outside it every effect is a phase of its own. TERMINATING is recorded before the first parent is
@@ -15,6 +15,7 @@ class OperationKind(StrEnum):
 
     SPLIT = "SPLIT"
     MERGE = "MERGE"
+    REBUCKET = "REBUCKET"
 
 
 class Phase(StrEnum):

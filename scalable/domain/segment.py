@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from scalable.domain.buckets import bucket_count
 from scalable.domain.keyspace import HashRange
 from scalable.domain.operations import OperationKind
 
@@ -34,11 +35,17 @@ class Segment:
     sealed_epoch: int = NOT_SEALED_EPOCH
     created_at_ms: int = 0
     sealed_at_ms: int = NOT_SEALED_MS
+    entry_bucket_splits: tuple[int, ...] = ()
 
     @property
     def is_active(self) -> bool:
         """Tell whether the segment takes writes."""
         return self.state is SegmentState.ACTIVE
+
+    @property
+    def bucket_count(self) -> int:
+        """Count the entry buckets."""
+        return bucket_count(self.entry_bucket_splits)
 
     def sealed(self, *, child_ids: tuple[int, ...], epoch: int, now_ms: int) -> Segment:
         """Give this segment as replaced by its children."""
@@ -62,6 +69,7 @@ class Segment:
             "sealedAtEpoch": self.sealed_epoch,
             "createdAtMs": self.created_at_ms,
             "sealedAtMs": self.sealed_at_ms,
+            "entryBucketSplits": list(self.entry_bucket_splits),
         }
 
 
@@ -77,6 +85,7 @@ def segment_from_json(body: Mapping[str, Any]) -> Segment:
         sealed_epoch=int(body["sealedAtEpoch"]),
         created_at_ms=int(body["createdAtMs"]),
         sealed_at_ms=int(body["sealedAtMs"]),
+        entry_bucket_splits=tuple(body.get("entryBucketSplits", ())),
     )
 
 
@@ -86,11 +95,26 @@ class PlannedSegment:
 
     segment_id: int
     hash_range: HashRange
+    entry_bucket_splits: tuple[int, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the child as kept in an operation's row and shown by REST."""
+        return {
+            "segmentId": self.segment_id,
+            "hashRange": {"start": self.hash_range.start, "end": self.hash_range.end},
+            "entryBucketSplits": list(self.entry_bucket_splits),
+        }
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> PlannedSegment:
+        """Read what `to_json` gives."""
+        hash_range = HashRange(int(body["hashRange"]["start"]), int(body["hashRange"]["end"]))
+        return cls(int(body["segmentId"]), hash_range, tuple(body.get("entryBucketSplits", ())))
 
 
 @dataclass(frozen=True, slots=True)
 class ReshapePlan:
-    """A split or merge as written down before its first effect; `parent_ids` keep the request's order."""
+    """A change as written down before its first effect; `parent_ids` keep the request's order."""
 
     kind: OperationKind
     parent_ids: tuple[int, ...]
@@ -110,29 +134,17 @@ class ReshapePlan:
         """Tell whether both would do the same, whatever ids they burn and in which order parents stand."""
         return self._effect() == other._effect()
 
-    def _effect(self) -> tuple[OperationKind, frozenset[int], tuple[HashRange, ...]]:
-        ranges = tuple(child.hash_range for child in self.children)
-        return self.kind, frozenset(self.parent_ids), ranges
+    def _effect(self) -> tuple[OperationKind, frozenset[int], tuple[tuple[HashRange, tuple[int, ...]], ...]]:
+        children = tuple((child.hash_range, child.entry_bucket_splits) for child in self.children)
+        return self.kind, frozenset(self.parent_ids), children
 
     def to_json(self) -> dict[str, Any]:
         """Give the plan as kept in an operation's row and shown by REST."""
-        children = [
-            {
-                "segmentId": child.segment_id,
-                "hashRange": {"start": child.hash_range.start, "end": child.hash_range.end},
-            }
-            for child in self.children
-        ]
+        children = [child.to_json() for child in self.children]
         return {"kind": self.kind.value, "parentIds": list(self.parent_ids), "children": children}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> ReshapePlan:
         """Read what `to_json` gives."""
-        children = (
-            PlannedSegment(
-                int(child["segmentId"]),
-                HashRange(int(child["hashRange"]["start"]), int(child["hashRange"]["end"])),
-            )
-            for child in body["children"]
-        )
+        children = (PlannedSegment.from_json(child) for child in body["children"])
         return cls(OperationKind(body["kind"]), tuple(body["parentIds"]), tuple(children))

@@ -1,7 +1,8 @@
-"""Split and merge: the requests, the questions, and the way back before the point of no return."""
+"""Split, merge and rebucket: the requests, the questions, and the way back before the point of no return."""
 
 from collections.abc import Callable, Sequence
 
+from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
@@ -25,6 +26,7 @@ __all__ = [
     "list_decisions",
     "list_operations",
     "request_merge",
+    "request_rebucket",
     "request_split",
 ]
 
@@ -69,7 +71,33 @@ def request_merge(
     """
     return _request(
         name=name,
-        plan_on=lambda layout: layout.plan_merge(segment_ids),
+        plan_on=lambda layout: layout.plan_merge(
+            segment_ids, max_buckets=settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT
+        ),
+        expected_epoch=expected_epoch,
+        actor=actor,
+        reason=reason,
+    )
+
+
+def request_rebucket(
+    *,
+    name: TopicName,
+    segment_id: int,
+    bucket_count: int,
+    expected_epoch: int | None = None,
+    actor: str,
+    reason: str = MANUAL,
+) -> OperationView:
+    """Write down a rebucket, which replaces a segment by one of the same range, or join the same one.
+
+    Raises TopicNotFound, SegmentsFixed, EpochMoved, InvalidBucketCount, SegmentNotFound, SegmentNotActive,
+    BucketCountUnchanged, SegmentClaimed.
+    """
+    limit = settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT
+    return _request(
+        name=name,
+        plan_on=lambda layout: layout.plan_rebucket(segment_id, bucket_count, max_buckets=limit),
         expected_epoch=expected_epoch,
         actor=actor,
         reason=reason,

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
@@ -49,7 +50,9 @@ def create_topic(
     port = segment_port()
     with transaction.atomic():
         now = database_now()
-        layout = Layout.initial(initial_segments, milliseconds(now))
+        layout = Layout.initial(
+            initial_segments, milliseconds(now), bucket_budget=settings.SCALABLE_ENTRY_BUCKET_BUDGET
+        )
         topic = store.insert(name=name, layout=layout, properties=properties or {}, created_at=now)
         if port.transactional:
             _create_stores(topic, layout.active)

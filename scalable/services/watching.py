@@ -130,6 +130,7 @@ def segment_frame(segment: Segment, *, node_url: str) -> SegmentFrame:
         sealedAtEpoch=segment.sealed_epoch,
         createdAtMs=segment.created_at_ms,
         sealedAtMs=segment.sealed_at_ms,
+        entryBucketSplits=list(segment.entry_bucket_splits),
         nodeUrl=node_url if segment.is_active else None,
     )
 

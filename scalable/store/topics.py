@@ -34,6 +34,7 @@ class TopicView:
     created_at_ms: int
     last_split_at_ms: int | None
     last_merge_at_ms: int | None
+    last_rebucket_at_ms: int | None = None
 
     @property
     def epoch(self) -> int:
@@ -174,9 +175,8 @@ def write_layout(topic: TopicView, layout: Layout, **columns: Any) -> int:
 def write_reshaped_layout(
     topic: TopicView, layout: Layout, *, kind: OperationKind, started_at_ms: int
 ) -> int:
-    """Replace the layout after a split or merge, and remember when that was started, for the cooldowns."""
-    column = "last_split_at" if kind is OperationKind.SPLIT else "last_merge_at"
-    return write_layout(topic, layout, **{column: moment(started_at_ms)})
+    """Replace the layout after an operation, and remember when that was started, for the cooldowns."""
+    return write_layout(topic, layout, **{f"last_{kind.value.lower()}_at": moment(started_at_ms)})
 
 
 def raise_revision(incarnation: int, **columns: Any) -> int:
@@ -253,6 +253,7 @@ def _view(topic: TopicRow, segments: Iterable[SegmentRow]) -> TopicView:
         created_at_ms=milliseconds(topic.created_at),
         last_split_at_ms=optional_milliseconds(topic.last_split_at),
         last_merge_at_ms=optional_milliseconds(topic.last_merge_at),
+        last_rebucket_at_ms=optional_milliseconds(topic.last_rebucket_at),
     )
 
 
@@ -268,6 +269,7 @@ def segment_value(row: SegmentRow) -> Segment:
         sealed_epoch=row.sealed_epoch,
         created_at_ms=milliseconds(row.created_at),
         sealed_at_ms=NOT_SEALED_MS if row.sealed_at is None else milliseconds(row.sealed_at),
+        entry_bucket_splits=tuple(row.entry_bucket_splits),
     )
 
 
@@ -278,6 +280,7 @@ def _columns(segment: Segment) -> dict[str, Any]:
         "state": segment.state.value,
         "parent_ids": list(segment.parent_ids),
         "child_ids": list(segment.child_ids),
+        "entry_bucket_splits": list(segment.entry_bucket_splits),
         "created_epoch": segment.created_epoch,
         "sealed_epoch": segment.sealed_epoch,
         "created_at": moment(segment.created_at_ms),

@@ -298,6 +298,7 @@ def test_json_has_the_documented_names_and_comes_back() -> None:
         "sealedAtEpoch": 1,
         "createdAtMs": NOW_MS,
         "sealedAtMs": NOW_MS,
+        "entryBucketSplits": [],
     }
     assert (body["segments"]["1"]["sealedAtEpoch"], body["segments"]["1"]["sealedAtMs"]) == (0, -1)
     assert layout_from_json(body) == layout

@@ -186,7 +186,8 @@ def test_cooldowns_start_when_the_operation_was_asked_for(port: SegmentPort, kin
     operation = drive(request(kind, topic))
     after = topics.get_topic(name=topic.name)
     times = {
-        OperationKind.SPLIT: (operation.created_at_ms, None),
-        OperationKind.MERGE: (None, operation.created_at_ms),
+        OperationKind.SPLIT: (operation.created_at_ms, None, None),
+        OperationKind.MERGE: (None, operation.created_at_ms, None),
+        OperationKind.REBUCKET: (None, None, operation.created_at_ms),
     }
-    assert (after.last_split_at_ms, after.last_merge_at_ms) == times[kind]
+    assert (after.last_split_at_ms, after.last_merge_at_ms, after.last_rebucket_at_ms) == times[kind]

@@ -9,8 +9,10 @@ from scalable.domain.errors.base import (
     error_from_json,
 )
 from scalable.domain.errors.control import (
+    BucketCountUnchanged,
     EpochMoved,
     InvalidBoundaries,
+    InvalidBucketCount,
     InvalidFilter,
     InvalidInitialSegments,
     InvalidName,
@@ -72,6 +74,7 @@ __all__ = [
     "BY_CODE",
     "BatchInvalid",
     "BatchPartlyDuplicate",
+    "BucketCountUnchanged",
     "CursorSought",
     "EpochMoved",
     "Forbidden",
@@ -82,6 +85,7 @@ __all__ = [
     "HelloMissing",
     "Internal",
     "InvalidBoundaries",
+    "InvalidBucketCount",
     "InvalidFilter",
     "InvalidInitialSegments",
     "InvalidName",

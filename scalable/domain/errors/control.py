@@ -94,7 +94,7 @@ class SegmentNotFound(ScalableError):
 
 
 class SegmentNotActive(ScalableError):
-    """The segment {segment_id} is sealed, and only active segments can be split or merged."""
+    """The segment {segment_id} is sealed, and only active segments can be reshaped."""
 
     code = "segment_not_active"
     hint_template = "Its children are {child_ids}."
@@ -121,11 +121,29 @@ class SegmentTooNarrow(ScalableError):
     hash_range: str
 
 
+class InvalidBucketCount(ScalableError):
+    """A segment cannot have {bucket_count} entry buckets."""
+
+    code = "invalid_bucket_count"
+    hint_template = "Give 1 to {limit}."
+    bucket_count: int
+    limit: int
+
+
+class BucketCountUnchanged(ScalableError):
+    """The segment {segment_id} has {bucket_count} entry buckets already."""
+
+    code = "bucket_count_unchanged"
+    hint_template = "A rebucket replaces the segment; give another number of buckets."
+    segment_id: int
+    bucket_count: int
+
+
 class SegmentsFixed(ScalableError):
     """The segments of {topic} are fixed: it belongs to the system."""
 
     code = "segments_fixed"
-    hint_template = "Topics of the tenant 'system' are neither split nor merged."
+    hint_template = "Topics of the tenant 'system' are never reshaped."
     topic: str
 
 
