@@ -1,20 +1,29 @@
 """Subscriptions: made with a cursor in every segment or not at all, listed, deleted, read."""
 
+import logging
 from dataclasses import dataclass
 from typing import Literal
 
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned, SubscriptionNotFound
+from scalable.domain.errors import (
+    GenerationSuperseded,
+    InvalidParameter,
+    SegmentNotOwned,
+    SubscriptionNotFound,
+)
 from scalable.domain.names import TopicName, validate_part
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services.cursors import create_cursors, delete_cursors
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
 from scalable.store.topics import TopicView
+
+logger = logging.getLogger(__name__)
 
 InitialPosition = Literal["earliest", "latest"]
 
@@ -34,15 +43,21 @@ def create_subscription(
     subscription: str,
     kind: SubscriptionType,
     initial_position: InitialPosition = "earliest",
+    key_shared: bool = False,
+    holds_pruning: bool = True,
 ) -> SubscriptionView:
-    """Make a subscription with its cursors, or give the one that exists.
+    """Make a subscription with a cursor on every segment, or give the one that exists, which stays as it is.
 
-    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch.
+    Raises TopicNotFound, InvalidName, InvalidParameter (only STREAM shares keys), SubscriptionTypeMismatch.
     """
     validate_part(subscription, "subscription")
+    if key_shared and kind is not SubscriptionType.STREAM:
+        raise InvalidParameter(
+            parameter="keyShared", value=True, problem=f"a {kind.value} subscription shares no keys"
+        )
     found = store.find(store.incarnation_of(name), subscription)
     if found is None:
-        found = _create(name, subscription, kind, initial_position)
+        found = _create(name, subscription, kind, initial_position, key_shared, holds_pruning)
     store.check_type(found, kind)
     return found
 
@@ -62,18 +77,36 @@ def find_subscription(*, name: TopicName, subscription: str, kind: SubscriptionT
 
 
 def delete_subscription(*, name: TopicName, subscription: str) -> None:
-    """Delete a subscription with its cursors; raises TopicNotFound, InvalidName, SubscriptionNotFound."""
+    """Delete a subscription with its cursors, which ends its consumers.
+
+    Raises TopicNotFound, InvalidName, SubscriptionNotFound. Where cursors lie outside the metadata database,
+    they go after the commit: until then the subscription is whole.
+    """
     validate_part(subscription, "subscription")
+    transactional = segment_port().transactional
     with transaction.atomic():
         topic = topics.lock(name)
         found = store.find(topic.incarnation, subscription)
         if found is None:
             raise SubscriptionNotFound(subscription=subscription)
         store.delete(found.subscription_id)
-        for segment_id in topic.layout.segments:
-            key = SegmentKey(topic.incarnation, segment_id)
-            segment_port().delete_cursor(key, subscription=subscription)
+        if transactional:
+            delete_cursors(found, topic.layout)
         announce.publish(announce.AssignmentChanged(found.subscription_id, topic.incarnation))
+    if not transactional:
+        _delete_orphans(found)
+
+
+def _delete_orphans(deleted: SubscriptionView) -> None:
+    """Remove the cursors of a deleted subscription, unless its name was taken again meanwhile."""
+    try:
+        with transaction.atomic():
+            topic = topics.lock_incarnation(deleted.incarnation)
+            if store.find(deleted.incarnation, deleted.name) is None:
+                delete_cursors(deleted, topic.layout)
+    except Exception:
+        # The subscription is gone as asked; what is left is removed before its name is used again.
+        logger.exception("Cursors of the deleted subscription %s were left behind", deleted.name)
 
 
 def reading_right(
@@ -115,20 +148,29 @@ def lost_segments(
 
 
 def _create(
-    name: TopicName, subscription: str, kind: SubscriptionType, initial_position: InitialPosition
+    name: TopicName,
+    subscription: str,
+    kind: SubscriptionType,
+    initial_position: InitialPosition,
+    key_shared: bool,
+    holds_pruning: bool,
 ) -> SubscriptionView:
     with transaction.atomic():
         topic = topics.lock(name)
         found = store.find(topic.incarnation, subscription)
         if found is None:
-            found = store.insert(topic.incarnation, subscription, kind)
-            _create_cursors(topic, subscription, initial_position)
+            found = store.insert(
+                topic.incarnation, subscription, kind, key_shared=key_shared, holds_pruning=holds_pruning
+            )
+            create_cursors(found, topic.layout, _positions(topic, initial_position))
         return found
 
 
-def _create_cursors(topic: TopicView, subscription: str, initial_position: InitialPosition) -> None:
+def _positions(topic: TopicView, initial_position: InitialPosition) -> dict[int, int]:
+    if initial_position == "earliest":
+        return {}
     port = segment_port()
-    for segment_id in sorted(topic.layout.segments):
-        key = SegmentKey(topic.incarnation, segment_id)
-        position = port.stats(key).end_offset if initial_position == "latest" else None
-        port.create_cursor(key, subscription=subscription, position=position)
+    return {
+        segment_id: port.stats(SegmentKey(topic.incarnation, segment_id)).end_offset
+        for segment_id in topic.layout.segments
+    }
