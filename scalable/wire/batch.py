@@ -83,14 +83,19 @@ def encode_batch(
     codec: Codec = Codec.NONE,
     bucket_starts: Sequence[int] = (),
     keyless_hash: int | None = None,
+    deliver_at_ms: int = 0,
 ) -> bytes:
     """Encode records in their order; raises BatchInvalid for what the format cannot hold.
 
     `bucket_starts`: the ascending first hashes of the entry buckets behind the first one; a bucket without
     records takes no room. `keyless_hash`: the segment hash by which a batch of keyless records is routed, so
-    that it finds its segment's successor as keyed ones do; None fits any segment.
+    that it finds its segment's successor as keyed ones do; None fits any segment. `deliver_at_ms`: when
+    consumers of QUEUE subscriptions get the records at earliest (milliseconds since 1970, by the server's
+    clock); 0 is at once.
     """
     mode = _check_records(records)
+    if deliver_at_ms < 0:
+        raise BatchInvalid(problem=f"the time {deliver_at_ms} from which it is due is before 1970")
     first, last = records[0].sequence, records[-1].sequence
     blocks, entries = [], []
     try:
@@ -109,6 +114,7 @@ def encode_batch(
             sequences=(first, last),
             published_at_ms=published_at_ms,
             buckets=entries,
+            deliver_at_ms=deliver_at_ms,
         )
     except (struct.error, UnicodeEncodeError) as error:
         raise BatchInvalid(problem=f"a field cannot be written: {error}") from error

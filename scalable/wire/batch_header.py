@@ -17,6 +17,8 @@ from scalable.domain.keyspace import MAX_HASH
 
 MAGIC = b"SB"
 VERSION = 1
+VERSION_DELAYED = 2
+"""Version 1 with the time from which the records are due; written only when there is one."""
 MAX_RECORDS = 65_535
 MAX_BUCKETS = 1_024
 MAX_BATCH_BYTES = 8 * 1024 * 1024
@@ -24,6 +26,7 @@ MAX_UNCOMPRESSED_BYTES = 32 * 1024 * 1024
 NO_SEQUENCE = -1
 
 _FIXED = struct.Struct(">2sBBBBHIHHqqqI")
+_FIXED_DELAYED = struct.Struct(">2sBBBBHIHHqqqqI")
 _ENTRY = struct.Struct(">HHIIII")
 _CRC = struct.Struct(">I")
 _MAX_SEQUENCE = 2**63 - 1
@@ -62,7 +65,7 @@ class BatchHeader:
 
     `hash_min` and `hash_max` are segment hashes (high 16 bits of the key hash). A keyless batch has there the
     one hash by which its producer routed it, or 0 and 65535 when it was not routed by a hash. `crc` is the
-    header's checksum.
+    header's checksum. QUEUE subscriptions hold the records back until `deliver_at_ms`; 0 holds nothing back.
     """
 
     version: int
@@ -77,11 +80,12 @@ class BatchHeader:
     uncompressed_bytes: int
     buckets: tuple[BucketEntry, ...]
     crc: int
+    deliver_at_ms: int = 0
 
     @property
     def size(self) -> int:
         """Give the length of the header in bytes; the first sub-block begins there."""
-        return _FIXED.size + len(self.buckets) * _ENTRY.size + _CRC.size
+        return _fixed_of(self.version).size + len(self.buckets) * _ENTRY.size + _CRC.size
 
     @property
     def unrouted(self) -> bool:
@@ -102,13 +106,16 @@ def encode_header(
     sequences: tuple[int, int],
     published_at_ms: int,
     buckets: Sequence[BucketEntry],
+    deliver_at_ms: int = 0,
 ) -> bytes:
     """Give the bytes of a header with its index and checksum."""
+    version = VERSION_DELAYED if deliver_at_ms else VERSION
+    times = (published_at_ms, deliver_at_ms) if deliver_at_ms else (published_at_ms,)
     count = sum(entry.count for entry in buckets)
     uncompressed = sum(entry.uncompressed_bytes for entry in buckets)
-    fixed = _FIXED.pack(
-        *(MAGIC, VERSION, codec, mode, 0, len(buckets), count),
-        *(*hashes, *sequences, published_at_ms, uncompressed),
+    fixed = _fixed_of(version).pack(
+        *(MAGIC, version, codec, mode, 0, len(buckets), count),
+        *(*hashes, *sequences, *times, uncompressed),
     )
     head = fixed + b"".join(
         _ENTRY.pack(e.start, e.end, e.count, e.stored_bytes, e.uncompressed_bytes, e.crc) for e in buckets
@@ -118,19 +125,21 @@ def encode_header(
 
 def decode_header(data: bytes | memoryview) -> BatchHeader:
     """Read and check the header of a batch without touching its body; raises BatchInvalid."""
-    if len(data) < _FIXED.size:
-        raise BatchInvalid(problem=f"a header has at least {_FIXED.size} bytes")
-    magic, version, codec, mode, reserved, bucket_count, *numbers = _FIXED.unpack_from(data)
+    form = _fixed_of(data[2] if len(data) > 2 else VERSION)
+    if len(data) < form.size:
+        raise BatchInvalid(problem=f"a header has at least {form.size} bytes")
+    magic, version, codec, mode, reserved, bucket_count, *numbers = form.unpack_from(data)
     _check_kind(magic, version, codec, mode, reserved)
-    end = _FIXED.size + bucket_count * _ENTRY.size
+    end = form.size + bucket_count * _ENTRY.size
     if not 1 <= bucket_count <= MAX_BUCKETS or len(data) < end + _CRC.size:
         raise BatchInvalid(problem=f"{bucket_count} sub-blocks are not possible here")
     (crc,) = _CRC.unpack_from(data, end)
     if crc32c(data[:end]) != crc:
         raise BatchInvalid(problem="the header's checksum does not match")
-    entries = tuple(BucketEntry(*entry) for entry in _ENTRY.iter_unpack(data[_FIXED.size : end]))
+    entries = tuple(BucketEntry(*entry) for entry in _ENTRY.iter_unpack(data[form.size : end]))
+    deliver_at_ms = numbers.pop(-2) if version == VERSION_DELAYED else 0
     header = BatchHeader(
-        *(version, Codec(codec), Mode(mode), *numbers, entries, crc),
+        *(version, Codec(codec), Mode(mode), *numbers, entries, crc, deliver_at_ms),
     )
     problem = _problem_of(header) or _problem_of_index(header, len(data))
     if problem:
@@ -154,11 +163,17 @@ def check_block(entry: BucketEntry, stored: bytes | memoryview) -> None:
         raise BatchInvalid(problem=f"the checksum of the sub-block {entry.start}-{entry.end} does not match")
 
 
+def _fixed_of(version: int) -> struct.Struct:
+    return _FIXED_DELAYED if version == VERSION_DELAYED else _FIXED
+
+
 def _check_kind(magic: bytes, version: int, codec: int, mode: int, reserved: int) -> None:
     if magic != MAGIC:
         raise BatchInvalid(problem="it does not begin with the letters SB")
-    if version != VERSION:
-        raise BatchInvalid(problem=f"version {version} is unknown; this is version {VERSION}")
+    if version not in {VERSION, VERSION_DELAYED}:
+        raise BatchInvalid(
+            problem=f"version {version} is unknown; versions {VERSION} and {VERSION_DELAYED} are known"
+        )
     if codec not in Codec._value2member_map_:
         raise BatchInvalid(problem=f"codec {codec} is unknown")
     if mode not in Mode._value2member_map_ or reserved:
@@ -171,6 +186,8 @@ def _problem_of(header: BatchHeader) -> str | None:
         return f"it holds {header.count} records; 1 to {MAX_RECORDS} are possible"
     if header.hash_min > header.hash_max:
         return "its least hash is above its greatest"
+    if header.deliver_at_ms < (header.version == VERSION_DELAYED):
+        return f"the time {header.deliver_at_ms} from which it is due is not after 1970"
     if first == NO_SEQUENCE or last == NO_SEQUENCE:
         return None if first == last else "only one of its sequences is absent"
     if not 0 <= first <= last or not header.count - 1 <= last - first <= _MAX_SPAN:

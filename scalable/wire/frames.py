@@ -37,12 +37,28 @@ from scalable.wire.data_frames import (
     encode_publish,
 )
 from scalable.wire.frame import Frame, Number, decode, decoder, encode
+from scalable.wire.queue_frames import (
+    QUEUE_DELIVERY,
+    DeliveredRange,
+    NegativeAck,
+    QueueAck,
+    QueueAcked,
+    QueueAttach,
+    QueueDelivery,
+    QueueDetach,
+    QueueFlow,
+    Renew,
+    SegmentDone,
+    decode_queue_delivery,
+    encode_queue_delivery,
+)
 
 __all__ = [
     "DELIVERY",
     "PARTS",
     "PROTOCOL_VERSION",
     "PUBLISH",
+    "QUEUE_DELIVERY",
     "SUBPROTOCOL",
     "TOKEN_SUBPROTOCOL_PREFIX",
     "Ack",
@@ -56,6 +72,7 @@ __all__ = [
     "Committed",
     "ConsumeClientFrame",
     "ControllerClientFrame",
+    "DeliveredRange",
     "Delivery",
     "Delta",
     "Detach",
@@ -68,14 +85,24 @@ __all__ = [
     "Hello",
     "Leave",
     "LookupClientFrame",
+    "NegativeAck",
     "Number",
     "ProduceClientFrame",
     "Publish",
+    "QueueAck",
+    "QueueAcked",
+    "QueueAttach",
+    "QueueClientFrame",
+    "QueueDelivery",
+    "QueueDetach",
+    "QueueFlow",
     "Receipt",
     "Refused",
     "Register",
     "Released",
+    "Renew",
     "Restore",
+    "SegmentDone",
     "SegmentEnded",
     "SegmentFrame",
     "ServerFrame",
@@ -87,10 +114,12 @@ __all__ = [
     "decode",
     "decode_delivery",
     "decode_publish",
+    "decode_queue_delivery",
     "decoder",
     "encode",
     "encode_delivery",
     "encode_publish",
+    "encode_queue_delivery",
 ]
 
 PROTOCOL_VERSION = 1
@@ -243,6 +272,7 @@ LookupClientFrame = Hello | Close
 ControllerClientFrame = Hello | Register | Released | SegmentEnded | Commit | Restore | Leave | Close
 ProduceClientFrame = Hello | Close
 ConsumeClientFrame = Hello | Attach | Detach | Flow | Ack | Close
+QueueClientFrame = Hello | QueueAttach | QueueDetach | QueueFlow | QueueAck | NegativeAck | Renew | Close
 ServerFrame = (
     Welcome
     | ErrorFrame
@@ -256,4 +286,6 @@ ServerFrame = (
     | Detached
     | Acked
     | EndOfSegment
+    | QueueAcked
+    | SegmentDone
 )

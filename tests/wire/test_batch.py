@@ -26,6 +26,7 @@ from scalable.wire.batch import (
 )
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+DELAYS = st.sampled_from([0, 1, 1_700_000_000_000, 2**63 - 1])
 BUCKET_STARTS = st.sets(st.integers(1, 65535), max_size=8).map(sorted)
 FIXED_BYTES = 44
 
@@ -49,10 +50,17 @@ def record_lists(draw: st.DrawFn) -> list[Record]:
     ]
 
 
-@given(record_lists(), st.sampled_from(Codec), BUCKET_STARTS)
-@example([Record("", b"")], Codec.ZSTD, [])
-def test_records_come_back_in_order(records: list[Record], codec: Codec, starts: list[int]) -> None:
-    batch = encode_batch(records, published_at_ms=7, codec=codec, bucket_starts=starts)
+@given(record_lists(), st.sampled_from(Codec), BUCKET_STARTS, DELAYS)
+@example([Record("", b"")], Codec.ZSTD, [], 0)
+def test_records_come_back_in_order(
+    records: list[Record], codec: Codec, starts: list[int], deliver_at_ms: int
+) -> None:
+    batch = encode_batch(
+        records, published_at_ms=7, codec=codec, bucket_starts=starts, deliver_at_ms=deliver_at_ms
+    )
+    header = check_batch(batch)
+    assert (header.version, header.deliver_at_ms) == (2 if deliver_at_ms else 1, deliver_at_ms)
+    assert (header.published_at_ms, header.count) == (7, len(records))
     assert decode_batch(batch) == records
     assert decode_batch(memoryview(batch)) == records
 
@@ -87,11 +95,15 @@ def test_the_header_tells_the_batch_without_its_body(records: list[Record], star
     assert header.unrouted == (header.mode is Mode.KEYLESS) == (not hashes)
 
 
-@given(record_lists(), st.sampled_from(Codec), BUCKET_STARTS, st.data())
+@given(record_lists(), st.sampled_from(Codec), BUCKET_STARTS, DELAYS, st.data())
 def test_any_flipped_bit_is_refused(
-    records: list[Record], codec: Codec, starts: list[int], data: st.DataObject
+    records: list[Record], codec: Codec, starts: list[int], deliver_at_ms: int, data: st.DataObject
 ) -> None:
-    batch = bytearray(encode_batch(records, published_at_ms=7, codec=codec, bucket_starts=starts))
+    batch = bytearray(
+        encode_batch(
+            records, published_at_ms=7, codec=codec, bucket_starts=starts, deliver_at_ms=deliver_at_ms
+        )
+    )
     bit = data.draw(st.integers(0, len(batch) * 8 - 1))
     batch[bit // 8] ^= 1 << bit % 8
     for read in (check_batch, decode_batch):
@@ -99,11 +111,13 @@ def test_any_flipped_bit_is_refused(
             read(bytes(batch))
 
 
-@given(record_lists(), st.sampled_from(Codec), BUCKET_STARTS, st.data())
+@given(record_lists(), st.sampled_from(Codec), BUCKET_STARTS, DELAYS, st.data())
 def test_any_other_length_is_refused(
-    records: list[Record], codec: Codec, starts: list[int], data: st.DataObject
+    records: list[Record], codec: Codec, starts: list[int], deliver_at_ms: int, data: st.DataObject
 ) -> None:
-    batch = encode_batch(records, published_at_ms=7, codec=codec, bucket_starts=starts)
+    batch = encode_batch(
+        records, published_at_ms=7, codec=codec, bucket_starts=starts, deliver_at_ms=deliver_at_ms
+    )
     cut = batch[: data.draw(st.integers(0, len(batch) - 1))]
     for wrong in (cut, batch + b"\0"):
         with pytest.raises(BatchInvalid):
@@ -130,7 +144,8 @@ def _reseal(batch: bytes, offset: int, replacement: bytes) -> bytes:
     ("offset", "replacement"),
     [
         pytest.param(0, b"SC", id="magic"),
-        pytest.param(2, b"\x02", id="version"),
+        pytest.param(2, b"\x02", id="version of a longer header"),
+        pytest.param(2, b"\x03", id="version"),
         pytest.param(3, b"\x09", id="codec"),
         pytest.param(4, b"\x07", id="mode"),
         pytest.param(5, b"\x01", id="reserved"),
@@ -155,6 +170,15 @@ def test_headers_that_contradict_themselves_are_refused(offset: int, replacement
     )
     with pytest.raises(BatchInvalid):
         decode_header(_reseal(batch, offset, replacement))
+
+
+@pytest.mark.parametrize("deliver_at_ms", [0, -1])
+def test_a_delayed_batch_says_from_when_it_is_due(deliver_at_ms: int) -> None:
+    batch = encode_batch([Record("a", b"1")], published_at_ms=0, deliver_at_ms=5)
+    with pytest.raises(BatchInvalid, match="is due"):
+        decode_header(_reseal(batch, 40, struct.pack(">q", deliver_at_ms)))
+    with pytest.raises(BatchInvalid):
+        encode_batch([Record("a", b"1")], published_at_ms=0, deliver_at_ms=-1)
 
 
 def test_a_decompression_bomb_is_refused_before_it_is_unpacked() -> None:
