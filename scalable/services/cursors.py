@@ -27,8 +27,7 @@ class Cursor(NamedTuple):
 def cursors_in(subscription: SubscriptionView, segment: Segment) -> list[Cursor]:
     """Name the cursors that a subscription has in a segment, in the order of its entry buckets."""
     key = SegmentKey(subscription.incarnation, segment.segment_id)
-    splits = getattr(segment, "entry_bucket_splits", ())
-    names = cursor_names(subscription.name, subscription.key_shared, splits)
+    names = cursor_names(subscription.name, subscription.key_shared, segment.entry_bucket_splits)
     return [Cursor(key, name) for name in names]
 
 
