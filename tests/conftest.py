@@ -13,7 +13,10 @@ from django.db import connection, transaction
 from pytest_django import DjangoDbBlocker
 
 from launch.process import ManagedProcess
+from tests.databases import external_database, external_port
 from tests.processes import LiveNode, ProcessFactory, Sandbox
+
+__all__ = ["external_database", "external_port"]
 
 SANDBOX = pytest.StashKey[Sandbox]()
 FAILED = pytest.StashKey[bool]()

@@ -12,9 +12,6 @@ from launch.services import worker_spec
 from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.registry import use_port
 from tests.processes import ProcessFactory
-from tests.segments.conftest import external_database, external_port
-
-__all__ = ["external_database", "external_port"]
 
 
 @dataclass(frozen=True)

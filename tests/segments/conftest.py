@@ -1,17 +1,11 @@
-"""Databases for the suite of the data plane port: the migrated test database, and a second one beside it."""
+"""Ports for the suite of the data plane port (the one on a second database is `external_port`)."""
 
 from collections.abc import Iterator
-from copy import deepcopy
 
 import pytest
-from django.db import connections
-from django.db.backends.postgresql.base import DatabaseWrapper
-from pytest_django.plugin import DjangoDbBlocker
 
 from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.memory import MemorySegments
-from scalable.segments.registry import EXTERNAL_ALIAS
-from scalable.segments.schema import install_schema
 from tests.segments.samples import remove_samples
 
 
@@ -21,43 +15,6 @@ def embedded_port(transactional_db: None) -> Iterator[EmbeddedSegments]:
     port = EmbeddedSegments()
     yield port
     remove_samples(port)
-
-
-@pytest.fixture(scope="session")
-def external_database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[str]:
-    """Make a second database on the same server and return its name."""
-    with django_db_blocker.unblock():
-        name = f"{connections['default'].settings_dict['NAME']}_segments"
-        with connections["default"].cursor() as cursor:
-            cursor.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
-            cursor.execute(f'CREATE DATABASE "{name}"')
-    yield name
-    with django_db_blocker.unblock(), connections["default"].cursor() as cursor:
-        cursor.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-
-
-@pytest.fixture
-def external_port(external_database: str, django_db_blocker: DjangoDbBlocker) -> Iterator[EmbeddedSegments]:
-    """Return the port on the second database; Django knows its alias only while the test runs."""
-    with django_db_blocker.unblock():
-        yield from _external_port(external_database)
-
-
-def _external_port(external_database: str) -> Iterator[EmbeddedSegments]:
-    connections.settings[EXTERNAL_ALIAS] = {
-        **deepcopy(connections.settings["default"]),
-        "NAME": external_database,
-    }
-    connection = connections[EXTERNAL_ALIAS]
-    assert isinstance(connection, DatabaseWrapper)
-    install_schema(connection)
-    port = EmbeddedSegments(using=EXTERNAL_ALIAS)
-    yield port
-    remove_samples(port)
-    connection.close()
-    connection.close_pool()
-    del connections[EXTERNAL_ALIAS]
-    del connections.settings[EXTERNAL_ALIAS]
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ def test_an_option_that_cannot_be_read_is_named(option: str, value: object, mess
 
 
 def test_the_node_client_says_what_is_wrong(live_node: LiveNode, topic: TopicView) -> None:
-    client = NodeClient(live_node.url, live_node.system_token, patience_seconds=0.2)
+    client = NodeClient(live_node.url, live_node.system_token)
     missing = TopicName("public", "default", "missing topic, 100 %?")
     with pytest.raises(NodeRefused, match="topic_not_found"):
         client.extents(missing)
