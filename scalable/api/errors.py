@@ -69,6 +69,7 @@ ANSWERS: dict[str, Answer] = {
     "cursor_sought": Answer(409, 4409),
     "epoch_moved": Answer(409, 4409),
     "generation_superseded": Answer(409, 4409),
+    "key_sharing_mismatch": Answer(409, 4409),
     "lease_lost": Answer(409, 4409),
     "operation_aborted": Answer(409, 4409),
     "operation_not_abortable": Answer(409, 4409),

@@ -15,7 +15,7 @@ from scalable.api.executor import ServiceExecutor
 from scalable.api.leader import LeaderMemory
 from scalable.api.sample_feed import SampleFeed
 from scalable.api.sampler import sampler
-from scalable.services import controller
+from scalable.services import controller, settling
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,10 +85,10 @@ class Node:
 
     async def _sweep_sessions(self) -> None:
         await self.leader.sweep(node_id=self.id)
-        await self.call(controller.force_releases)
+        await self.call(settling.force_releases)
 
     async def _settle_some(self) -> None:
-        self._settled_up_to = await self.call(controller.sweep, above=self._settled_up_to)
+        self._settled_up_to = await self.call(settling.sweep, above=self._settled_up_to)
 
     def _work(
         self, name: str, step: Callable[[], Awaitable[None]], *, every_seconds: float | None = None

@@ -1,9 +1,10 @@
 """How a segment passes from one consumer of a subscription to another, so that it never has two owners.
 
-The holder is asked to release the segment and stays its only owner until it does, or until the release
-deadline. The generation rises whenever a segment gets an owner; acknowledgements are fenced by it. A
-hand-over whose next owner leaves is abandoned: the holder keeps the segment under the same generation, as
-if nothing had been asked.
+What passes is a segment, or one of its entry buckets where keys are shared; here both are called segment.
+The holder is asked to release it and stays its only owner until it does, or until the release deadline. The
+generation rises whenever a segment gets an owner; acknowledgements are fenced by it. A hand-over whose next
+owner leaves is abandoned: the holder keeps the segment under the same generation, as if nothing had been
+asked.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned
-from scalable.domain.subscriptions import assign
+from scalable.domain.subscriptions import KeyT, assign
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,16 @@ class Ownership:
         return Ownership(owner=consumer, generation=self.generation + 1)
 
     def vacated(self) -> Ownership:
-        """Take the segment from everyone; the next owner gets a higher generation."""
+        """Take the segment from everyone; until it has a next owner, late acknowledgements still count."""
         return Ownership(generation=self.generation)
+
+    def withdrawn(self) -> Ownership:
+        """Take the segment from its owner, whose late acknowledgements are refused from now on."""
+        return self if self.owner is None else Ownership(generation=self.generation + 1)
+
+    def sought(self) -> Ownership:
+        """Note that the position was moved: who reads on does so under a new generation."""
+        return replace(self, generation=self.generation + 1)
 
     def released(self, *, segment_id: int, consumer: str, generation: int) -> Ownership:
         """Pass the segment on because its owner released it; a release that nobody asked for changes nothing.
@@ -77,26 +86,28 @@ class Ownership:
 
 
 def rebalance(
-    ownerships: Mapping[int, Ownership],
-    assignable: Sequence[int],
+    ownerships: Mapping[KeyT, Ownership],
+    assignable: Sequence[KeyT],
     consumers: Collection[str],
     *,
-    preferred: Mapping[int, str] | None = None,
+    shut: Collection[KeyT] = (),
+    preferred: Mapping[KeyT, str] | None = None,
     now_ms: int,
     hand_over_ms: int,
-) -> dict[int, Ownership]:
+) -> dict[KeyT, Ownership]:
     """Give all ownerships after any join, leave, drain, seek, change of layout, or deadline.
 
-    `assignable` in its own order; `preferred` as in `assign` (the parents' consumers). Hand-overs past their
-    deadline are carried out, those under way go on where the balance allows it, and segments that nobody may
-    read are vacated. Applying it twice changes nothing more.
+    `assignable` in the order of `units_of`; `shut` is what waits for ancestors again and is withdrawn;
+    `preferred` as in `assign` (the parents' consumers). Hand-overs past their deadline are carried out, those
+    under way go on where the balance allows it, and what nobody may read is vacated. Applying it twice
+    changes nothing more.
     """
     living = frozenset(consumers)
     before = {key: _due(ownerships.get(key, Ownership()), living, now_ms) for key in assignable}
     current = {key: known.owner for key, known in before.items() if known.owner is not None}
     under_way = {key: known.next_owner for key, known in before.items() if known.next_owner is not None}
     wanted = assign(assignable, living, current, {**(preferred or {}), **under_way})
-    after = {key: known.vacated() for key, known in ownerships.items()}
+    after = {key: known.withdrawn() if key in shut else known.vacated() for key, known in ownerships.items()}
     for key, consumer in wanted.items():
         after[key] = before[key].turned_to(consumer, living, now_ms=now_ms, hand_over_ms=hand_over_ms)
     return after

@@ -7,12 +7,17 @@ and all of it acknowledged. Drained segments are owned by nobody. Who owns the o
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from scalable.domain.cursors import bucket_ranges
 from scalable.domain.layout import Layout
+from scalable.domain.segment import Segment
+
+KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class SubscriptionType(StrEnum):
@@ -62,69 +67,96 @@ def _finished(layout: Layout, drained: Collection[int]) -> frozenset[int]:
     )
 
 
-def parents_owners(layout: Layout, segment_ids: Iterable[int], owners: Mapping[int, str]) -> dict[int, str]:
-    """Name for each segment the consumer that read its parent, of several parents the first that had one."""
-    found: dict[int, str] = {}
-    for segment_id in segment_ids:
-        for parent_id in layout.get(segment_id).parent_ids:
-            if parent_id in owners:
-                found.setdefault(segment_id, owners[parent_id])
+def units_of(layout: Layout, segment_ids: Iterable[int], *, key_shared: bool) -> tuple[BucketKey, ...]:
+    """Give what of these segments is assigned, in the order in which it is dealt out.
+
+    Where keys are shared, the first buckets of all segments come before the second ones: so consumers that
+    are no more than the segments share as few of them as the balance allows.
+    """
+    if not key_shared:
+        return tuple(BucketKey(segment_id) for segment_id in segment_ids)
+    keys = [key for segment_id in segment_ids for key in segment_units(layout.get(segment_id), key_shared)]
+    return tuple(sorted(keys, key=lambda key: key.bucket))
+
+
+def segment_units(segment: Segment, key_shared: bool) -> list[BucketKey]:
+    """Give the units of one segment: itself, or its entry buckets."""
+    count = segment.bucket_count if key_shared else 1
+    return [BucketKey(segment.segment_id, bucket) for bucket in range(count)]
+
+
+def parents_owners(
+    layout: Layout, keys: Iterable[BucketKey], owners: Mapping[BucketKey, str], *, key_shared: bool = False
+) -> dict[BucketKey, str]:
+    """Name for each key the consumer that read its parent, of several parents the first that had one.
+
+    Where keys are shared, that is the parent's bucket in which the child's begins.
+    """
+    found: dict[BucketKey, str] = {}
+    for key in keys:
+        segment = layout.get(key.segment_id)
+        start = bucket_ranges(segment.entry_bucket_splits)[key.bucket].start if key_shared else 0
+        for parent_id in segment.parent_ids:
+            splits = layout.segments[parent_id].entry_bucket_splits if key_shared else ()
+            parent = BucketKey(parent_id, bisect_right(splits, start))
+            if parent in owners:
+                found.setdefault(key, owners[parent])
     return found
 
 
 def assign(
-    segment_ids: Sequence[int],
+    keys: Sequence[KeyT],
     consumers: Collection[str],
-    current: Mapping[int, str],
-    preferred: Mapping[int, str] | None = None,
-) -> dict[int, str]:
-    """Give each segment to one consumer: evenly (spread at most 1), with the fewest changes of owner.
+    current: Mapping[KeyT, str],
+    preferred: Mapping[KeyT, str] | None = None,
+) -> dict[KeyT, str]:
+    """Give each key to one consumer: evenly (spread at most 1), with the fewest changes of owner.
 
-    `segment_ids` stand in the order of `assignable`. Without history the result is round-robin by that
-    order and by consumer name (PIP-468, Rebalancing). `preferred` names who should get a segment where that
-    costs nothing. The same arguments give the same result. Takes O(n log n).
+    `keys` stand in the order in which they are dealt out, as `units_of` gives it. Without history the result
+    is round-robin by that order and by consumer name (PIP-468, Rebalancing). `preferred` names who should get
+    a key where that costs nothing. The same arguments give the same result. Takes O(n log n).
     """
     names = sorted(set(consumers))
     if not names:
         return {}
     known = frozenset(names)
     wishes = {key: name for key, name in (preferred or {}).items() if name in known}
-    held = _held(segment_ids, names, current, wishes)
-    quota = _quotas(segment_ids, names, held, wishes)
-    result = {segment_id: name for name in names for segment_id in held[name][: quota[name]]}
+    held = _held(keys, names, current, wishes)
+    quota = _quotas(keys, names, held, wishes)
+    result = {key: name for name in names for key in held[name][: quota[name]]}
     room = {name: quota[name] - min(quota[name], len(held[name])) for name in names}
-    for segment_id in segment_ids:
-        wish = wishes.get(segment_id)
-        if segment_id not in result and wish is not None and room[wish]:
-            result[segment_id] = wish
+    for key in keys:
+        wish = wishes.get(key)
+        if key not in result and wish is not None and room[wish]:
+            result[key] = wish
             room[wish] -= 1
-    return result | _round_robin([key for key in segment_ids if key not in result], room)
+    return result | _round_robin([key for key in keys if key not in result], room)
 
 
 def _held(
-    segment_ids: Sequence[int], names: Sequence[str], current: Mapping[int, str], wishes: Mapping[int, str]
-) -> dict[str, list[int]]:
+    keys: Sequence[KeyT], names: Sequence[str], current: Mapping[KeyT, str], wishes: Mapping[KeyT, str]
+) -> dict[str, list[KeyT]]:
     """List what each consumer holds, and last what it rather gives up since another is preferred."""
-    held: dict[str, list[int]] = {name: [] for name in names}
-    yielding: dict[str, list[int]] = {name: [] for name in names}
-    for segment_id in segment_ids:
-        owner = current.get(segment_id)
+    held: dict[str, list[KeyT]] = {name: [] for name in names}
+    yielding: dict[str, list[KeyT]] = {name: [] for name in names}
+    for key in keys:
+        owner = current.get(key)
         if owner in held:
-            leaning = wishes.get(segment_id, owner) != owner
-            (yielding if leaning else held)[owner].append(segment_id)
+            leaning = wishes.get(key, owner) != owner
+            (yielding if leaning else held)[owner].append(key)
     return {name: held[name] + yielding[name] for name in names}
 
 
 def _quotas(
-    segment_ids: Sequence[int],
+    keys: Sequence[KeyT],
     names: Sequence[str],
-    held: Mapping[str, Sequence[int]],
-    wishes: Mapping[int, str],
+    held: Mapping[str, Sequence[KeyT]],
+    wishes: Mapping[KeyT, str],
 ) -> dict[str, int]:
     """Decide how many segments each consumer gets; the odd ones go where they keep most, then please most."""
-    base, odd = divmod(len(segment_ids), len(names))
-    kept = {segment_id for name in names for segment_id in held[name]}
-    wished = Counter(wishes[key] for key in segment_ids if key in wishes and key not in kept)
+    base, odd = divmod(len(keys), len(names))
+    kept = {key for name in names for key in held[name]}
+    wished = Counter(wishes[key] for key in keys if key in wishes and key not in kept)
 
     def rank(name: str) -> tuple[bool, bool, str]:
         keeps_more = len(held[name]) > base
@@ -135,13 +167,13 @@ def _quotas(
     return {name: base + (name in lucky) for name in names}
 
 
-def _round_robin(segment_ids: Sequence[int], room: Mapping[str, int]) -> dict[int, str]:
+def _round_robin(keys: Sequence[KeyT], room: Mapping[str, int]) -> dict[KeyT, str]:
     """Deal the segments to the consumers that have room, one each per round, in the order of names."""
-    result: dict[int, str] = {}
+    result: dict[KeyT, str] = {}
     left, takers = dict(room), [name for name in room if room[name]]
-    waiting = iter(segment_ids)
+    waiting = iter(keys)
     while takers:
-        result.update({segment_id: name for name, segment_id in zip(takers, waiting, strict=False)})
+        result.update({key: name for name, key in zip(takers, waiting, strict=False)})
         for name in takers:
             left[name] -= 1
         takers = [name for name in takers if left[name]]

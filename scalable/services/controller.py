@@ -1,4 +1,4 @@
-"""A topic's controller: leadership, consumer sessions, and who reads which segment (PIP-468).
+"""A topic's controller: leadership and consumer sessions (PIP-468); `assignment` tells who reads what.
 
 Registration and assignment are rows. Who is connected, and since when not, is the leader's memory and no
 concern of this module; the term fences what the leader does on the ground of that memory.
@@ -11,47 +11,15 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import NoLeader, SegmentNotOwned, TermSuperseded
-from scalable.domain.names import SegmentName, TopicName
-from scalable.domain.ownership import Ownership
-from scalable.domain.segment import Segment, SegmentState
+from scalable.domain.errors import KeySharingMismatch, NoLeader
+from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.segments.port import SegmentKey
-from scalable.segments.registry import segment_port
-from scalable.services.settling import (
-    force_releases,
-    settle_drained,
-    settle_locked,
-    settle_subscription,
-    settle_topic,
-    sweep,
-    write_changes,
-)
+from scalable.services.settling import settle_locked
 from scalable.services.subscriptions import InitialPosition, create_subscription
 from scalable.store import leases, nodes, topics
 from scalable.store import subscriptions as store
 from scalable.store.leases import ControllerLeaseView
-from scalable.store.subscriptions import AssignmentVersion, SubscriptionView
-
-__all__ = [
-    "acquire_leadership",
-    "assignment",
-    "assignment_version",
-    "begin_node",
-    "find_or_create",
-    "force_releases",
-    "heartbeat_node",
-    "orphaned_topics",
-    "register_consumer",
-    "registrations",
-    "release_segment",
-    "remove_consumer",
-    "remove_node",
-    "settle_drained",
-    "settle_subscription",
-    "settle_topic",
-    "sweep",
-]
+from scalable.store.subscriptions import SubscriptionView
 
 DEAD_NODE_HEARTBEATS = 10
 """How many time-outs a dead node's row stays, so that its URL can still be shown."""
@@ -77,30 +45,6 @@ class Leader:
     term: int
     topic: TopicName
     incarnation: int
-
-
-@dataclass(frozen=True, slots=True)
-class OwnedSegment:
-    """A segment that a consumer owns, with the first offset that is not acknowledged."""
-
-    name: SegmentName
-    state: SegmentState
-    generation: int
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class AssignmentView:
-    """All that one consumer owns as of (`generation`, `epoch`); `releasing` are the segments to give up.
-
-    `registered` is False when the subscription does not know the consumer, which then owns nothing.
-    """
-
-    generation: int
-    epoch: int
-    segments: tuple[OwnedSegment, ...]
-    releasing: tuple[int, ...]
-    registered: bool
 
 
 # Nodes and leadership.
@@ -167,24 +111,32 @@ def registrations(*, incarnation: int) -> list[tuple[int, str]]:
 
 
 def find_or_create(
-    *, name: TopicName, subscription: str, initial_position: InitialPosition = "earliest"
+    *,
+    name: TopicName,
+    subscription: str,
+    initial_position: InitialPosition = "earliest",
+    key_shared: bool = False,
 ) -> SubscriptionView:
-    """Give a STREAM subscription, made if need be.
+    """Give a STREAM subscription, made if need be, that shares keys or does not.
 
-    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch.
+    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch, KeySharingMismatch.
     """
-    return create_subscription(
+    found = create_subscription(
         name=name,
         subscription=subscription,
         kind=SubscriptionType.STREAM,
         initial_position=initial_position,
+        key_shared=key_shared,
     )
+    if found.key_shared is not key_shared:
+        raise KeySharingMismatch(subscription=subscription, key_shared=found.key_shared)
+    return found
 
 
 def register_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> None:
     """Register a consumer; again is fine and moves nothing. Raises TermSuperseded, SubscriptionNotFound."""
     with transaction.atomic():
-        _require(leader)
+        require(leader)
         locked = store.lock(subscription_id)
         if store.add_consumer(subscription_id, consumer):
             settle_locked(locked)
@@ -197,71 +149,13 @@ def remove_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> N
     Raises TermSuperseded, SubscriptionNotFound.
     """
     with transaction.atomic():
-        _require(leader)
+        require(leader)
         locked = store.lock(subscription_id)
         if store.remove_consumer(subscription_id, consumer):
             settle_locked(locked)
             announce.publish(announce.ConsumersChanged(locked.incarnation))
 
 
-def release_segment(*, subscription_id: int, consumer: str, segment_id: int, generation: int) -> None:
-    """Pass a segment on when its owner has acknowledged what it was given.
-
-    Raises SegmentNotOwned, GenerationSuperseded, SubscriptionNotFound.
-    """
-    with transaction.atomic():
-        locked = store.lock(subscription_id)
-        known = store.ownerships(subscription_id)
-        owned = known.owned.get(segment_id)
-        if owned is None:
-            raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
-        after = owned.released(segment_id=segment_id, consumer=consumer, generation=generation)
-        write_changes(locked, known, {segment_id: after}, known.drained)
-
-
-def assignment_version(*, leader: Leader, subscription_id: int) -> AssignmentVersion:
-    """What the assignment's order is made of; raises TermSuperseded, SubscriptionNotFound."""
-    version = store.assignment_version(subscription_id)
-    if (version.term, version.node_id) != (leader.term, leader.node_id):
-        raise TermSuperseded(topic=str(leader.topic), term=leader.term, current_term=version.term)
-    return version
-
-
-def assignment(*, leader: Leader, subscription_id: int, consumer: str) -> AssignmentView:
-    """All that a consumer owns, as of one moment; raises TermSuperseded, SubscriptionNotFound."""
-    with transaction.atomic():
-        _require(leader)
-        subscription = store.lock(subscription_id)
-        owned = {
-            segment_id: ownership
-            for segment_id, ownership in store.ownerships(subscription_id).owned.items()
-            if ownership.owner == consumer
-        }
-        layout = store.read_layout(subscription.incarnation)
-        return AssignmentView(
-            generation=subscription.generation,
-            epoch=layout.epoch,
-            segments=tuple(
-                _owned_segment(leader.topic, subscription, layout.get(segment_id), owned[segment_id])
-                for segment_id in sorted(owned)
-            ),
-            releasing=tuple(sorted(key for key, ownership in owned.items() if ownership.in_hand_over)),
-            registered=consumer in store.consumers(subscription_id),
-        )
-
-
-def _owned_segment(
-    topic: TopicName, subscription: SubscriptionView, segment: Segment, owned: Ownership
-) -> OwnedSegment:
-    key = SegmentKey(subscription.incarnation, segment.segment_id)
-    cursor = segment_port().cursor(key, subscription=subscription.name)
-    return OwnedSegment(
-        name=SegmentName(topic, segment.hash_range, segment.segment_id),
-        state=segment.state,
-        generation=owned.generation,
-        position=0 if cursor is None else cursor.position,
-    )
-
-
-def _require(leader: Leader) -> None:
+def require(leader: Leader) -> None:
+    """Hold the leadership until the transaction ends; raises TermSuperseded."""
     leases.require(leader.incarnation, node_id=leader.node_id, term=leader.term, topic=str(leader.topic))

@@ -16,7 +16,7 @@ from scalable.domain.names import TopicName
 from scalable.domain.segment import Segment
 from scalable.segments.port import AppendResult, CursorState, ReadResult, SegmentKey, SegmentStats
 from scalable.segments.registry import segment_port
-from scalable.services.settling import settle_drained
+from scalable.services.settling import find_cursor_of, settle_drained
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
@@ -102,15 +102,15 @@ def read_by_name(
 
 
 def acknowledge(
-    *, subscription: SubscriptionView, segment_id: int, generation: int, position: int
+    *, subscription: SubscriptionView, segment_id: int, generation: int, position: int, bucket: int = 0
 ) -> CursorState:
-    """Acknowledge everything below a position, then see whether a sealed segment is drained by it.
+    """Acknowledge all below a position, of one bucket where keys are shared, then see what it drains.
 
-    Raises GenerationSuperseded, PositionInvalid, SubscriptionNotFound, SegmentStoreMissing.
+    Raises GenerationSuperseded, PositionInvalid, SubscriptionNotFound, SegmentStoreMissing, SegmentNotOwned.
     """
     state = segment_port().acknowledge(
         SegmentKey(subscription.incarnation, segment_id),
-        subscription=subscription.name,
+        subscription=find_cursor_of(subscription, segment_id, bucket),
         generation=generation,
         position=position,
     )

@@ -5,14 +5,24 @@ and a sweep, never inside them: a last acknowledgement and a seal in flight at t
 other, and the children would stay shut.
 """
 
+from collections.abc import Collection, Mapping
+
 from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import SegmentStoreMissing, SubscriptionNotFound
+from scalable.domain.cursors import bucket_ranges, cursor_name, cursor_names
+from scalable.domain.errors import SegmentNotOwned, SegmentStoreMissing, SubscriptionNotFound
 from scalable.domain.layout import Layout
 from scalable.domain.ownership import Ownership, rebalance
-from scalable.domain.subscriptions import SubscriptionType, assignable, parents_owners
+from scalable.domain.segment import Segment
+from scalable.domain.subscriptions import (
+    BucketKey,
+    SubscriptionType,
+    assignable,
+    parents_owners,
+    units_of,
+)
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.store import subscriptions as store
@@ -26,9 +36,9 @@ GENERATIONS_PER_SUBSCRIPTION = 2**20
 
 
 def settle_topic(*, topic_id: int) -> None:
-    """Settle every STREAM subscription of a topic, after its layout changed; a deleted topic is fine."""
+    """Settle every subscription of a topic that is assigned, after its layout changed; no topic is fine."""
     for subscription in store.of_topic(topic_id):
-        if subscription.type is SubscriptionType.STREAM:
+        if subscription.type is not SubscriptionType.QUEUE:
             settle_subscription(subscription_id=subscription.subscription_id)
 
 
@@ -71,73 +81,139 @@ def sweep(*, above: int = 0) -> int:
     return undrained[-1] if len(undrained) == UNDRAINED_LIMIT else 0
 
 
-def settle_locked(subscription: SubscriptionView) -> bool:
-    """Settle a subscription whose lock is held and tell whether anything changed."""
+def settle_locked(subscription: SubscriptionView, *, ended: Collection[int] = ()) -> bool:
+    """Settle a subscription whose lock is held and tell whether anything changed.
+
+    `ended` names sealed segments that a CHECKPOINT group has read to their end, for it acknowledges nothing.
+    """
     layout = store.read_layout(subscription.incarnation)
     known = _known(subscription, layout)
-    drained = _with_newly_drained(subscription, layout, known.drained)
-    open_ids = assignable(layout, drained)
-    owners = {key: owned.owner for key, owned in known.owned.items() if owned.owner is not None}
+    return _settle(subscription, layout, known, known.owned, known.drained.union(ended))
+
+
+def sought(
+    subscription: SubscriptionView, *, segment_ids: Collection[int], ended: Collection[int] = ()
+) -> None:
+    """Follow the cursors of these segments, which the caller moved in its present transaction.
+
+    The caller holds the topic's and the subscription's lock. Owners stay and go on under a new generation:
+    acknowledgements of what was delivered before are refused. Segments that are no longer drained open again,
+    and what came after them is withdrawn. `ended`: of these segments, those whose end a CHECKPOINT group's
+    checkpoint has reached; for other subscriptions the cursors tell.
+    """
+    layout = store.read_layout(subscription.incarnation)
+    known = _known(subscription, layout)
+    moved = set(segment_ids)
+    owned = {key: owned.sought() if key.segment_id in moved else owned for key, owned in known.owned.items()}
+    _settle(subscription, layout, known, owned, (known.drained - moved).union(ended))
+
+
+def _settle(
+    subscription: SubscriptionView,
+    layout: Layout,
+    known: Ownerships,
+    owned: Mapping[BucketKey, Ownership],
+    drained: frozenset[int],
+) -> bool:
+    drained = _with_newly_drained(subscription, layout, drained)
+    keys = units_of(layout, assignable(layout, drained), key_shared=subscription.key_shared)
+    owners = {key: one.owner for key, one in known.owned.items() if one.owner is not None}
     after = rebalance(
-        known.owned,
-        open_ids,
+        owned,
+        keys,
         store.consumers(subscription.subscription_id),
-        preferred=parents_owners(layout, open_ids, owners),
+        shut={key for key in owned if key.segment_id not in drained} - set(keys),
+        preferred=parents_owners(layout, keys, owners, key_shared=subscription.key_shared),
         now_ms=milliseconds(database_now()),
         hand_over_ms=round(settings.SCALABLE_HANDOVER_SECONDS * 1000),
     )
-    return write_changes(subscription, known, after, drained)
+    return write_changes(subscription, layout, known, after, drained)
 
 
 def _known(subscription: SubscriptionView, layout: Layout) -> Ownerships:
-    """Read the owners of all segments; those without one begin at the subscription's own generations."""
+    """Read the owners of all that is kept; what has none begins at the subscription's own generations."""
     rows = store.ownerships(subscription.subscription_id)
     unowned = Ownership(generation=subscription.subscription_id * GENERATIONS_PER_SUBSCRIPTION)
-    return Ownerships(dict.fromkeys(layout.segments, unowned) | dict(rows.owned), rows.drained)
+    keys = units_of(layout, layout.segments, key_shared=subscription.key_shared)
+    owned = {key: rows.owned.get(key, unowned) for key in keys}
+    return Ownerships(owned, rows.drained & layout.segments.keys())
 
 
 def write_changes(
-    subscription: SubscriptionView, known: Ownerships, after: dict[int, Ownership], drained: frozenset[int]
+    subscription: SubscriptionView,
+    layout: Layout,
+    known: Ownerships,
+    after: Mapping[BucketKey, Ownership],
+    drained: frozenset[int],
 ) -> bool:
     """Write the owners that changed, fence the former ones, announce it; the subscription is locked."""
-    newly_drained = drained - known.drained
-    changed = {key: owned for key, owned in after.items() if owned != known.owned.get(key, Ownership())}
-    changed |= {key: after.get(key, Ownership()) for key in newly_drained}
+    marked = drained ^ known.drained
+    changed = {
+        key: owned for key, owned in after.items() if owned != known.owned[key] or key.segment_id in marked
+    }
     if not changed:
         return False
-    for key, owned in changed.items():
-        if owned.generation > known.owned.get(key, Ownership()).generation:
-            _fence(subscription, key, owned.generation)
+    for key in sorted(changed):
+        if changed[key].generation > known.owned[key].generation:
+            _fence(subscription, layout.get(key.segment_id), key, changed[key].generation)
     store.write_ownerships(subscription.subscription_id, changed, drained)
     store.raise_generation(subscription.subscription_id)
     announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
     return True
 
 
-def _fence(subscription: SubscriptionView, segment_id: int, generation: int) -> None:
-    key = SegmentKey(subscription.incarnation, segment_id)
-    segment_port().own(key, subscription=subscription.name, generation=generation)
+def cursor_of(subscription: SubscriptionView, segment: Segment, bucket: int) -> str:
+    """Name the cursor of a segment, or of one of its entry buckets where keys are shared."""
+    if not subscription.key_shared:
+        return subscription.name
+    return cursor_name(subscription.name, bucket_ranges(segment.entry_bucket_splits)[bucket])
+
+
+def find_cursor_of(subscription: SubscriptionView, segment_id: int, bucket: int) -> str:
+    """Name the cursor of a segment or bucket by its numbers; raises SegmentNotOwned when there is none."""
+    if not subscription.key_shared:
+        return subscription.name
+    found = store.find_segment(subscription.incarnation, segment_id)
+    if found is None or bucket >= found.segment.bucket_count:
+        raise SegmentNotOwned(consumer="", segment_id=segment_id)
+    return cursor_of(subscription, found.segment, bucket)
+
+
+def _fence(subscription: SubscriptionView, segment: Segment, key: BucketKey, generation: int) -> None:
+    segment_port().own(
+        SegmentKey(subscription.incarnation, segment.segment_id),
+        subscription=cursor_of(subscription, segment, key.bucket),
+        generation=generation,
+    )
 
 
 def _with_newly_drained(
     subscription: SubscriptionView, layout: Layout, drained: frozenset[int]
 ) -> frozenset[int]:
-    """Add the sealed segments that are open and fully acknowledged, and then those that this opened."""
-    while True:
+    """Add the sealed segments that are open and fully acknowledged, and then those that this opened.
+
+    A CHECKPOINT group's cursors are a floor for pruning and tell nothing of what it has read.
+    """
+    while subscription.type is SubscriptionType.STREAM:
         found = {
             segment_id
             for segment_id in assignable(layout, drained)
-            if not layout.segments[segment_id].is_active and _is_acknowledged(subscription, segment_id)
+            if not layout.segments[segment_id].is_active
+            and _is_acknowledged(subscription, layout.segments[segment_id])
         }
         if not found:
-            return drained
+            break
         drained |= found
+    return drained
 
 
-def _is_acknowledged(subscription: SubscriptionView, segment_id: int) -> bool:
-    port, key = segment_port(), SegmentKey(subscription.incarnation, segment_id)
+def _is_acknowledged(subscription: SubscriptionView, segment: Segment) -> bool:
+    port, key = segment_port(), SegmentKey(subscription.incarnation, segment.segment_id)
+    names = cursor_names(subscription.name, subscription.key_shared, segment.entry_bucket_splits)
     try:
-        cursor, stats = port.cursor(key, subscription=subscription.name), port.stats(key)
+        cursors, stats = [port.cursor(key, subscription=name) for name in names], port.stats(key)
     except SegmentStoreMissing:
         return False
-    return cursor is not None and stats.terminated and cursor.position >= stats.end_offset
+    return stats.terminated and all(
+        cursor is not None and cursor.position >= stats.end_offset for cursor in cursors
+    )

@@ -1,6 +1,7 @@
 """Subscriptions: made with a cursor in every segment or not at all, listed, deleted, read."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,10 +15,11 @@ from scalable.domain.errors import (
     SubscriptionNotFound,
 )
 from scalable.domain.names import TopicName, validate_part
-from scalable.domain.subscriptions import SubscriptionType
+from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.cursors import create_cursors, delete_cursors
+from scalable.services.settling import find_cursor_of
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
@@ -110,13 +112,13 @@ def _delete_orphans(deleted: SubscriptionView) -> None:
 
 
 def reading_right(
-    *, subscription: SubscriptionView, consumer: str, segment_id: int, generation: int
+    *, subscription: SubscriptionView, consumer: str, segment_id: int, generation: int, bucket: int = 0
 ) -> ReadingRight:
-    """Check that the consumer owns the segment under this generation, and tell where it goes on.
+    """Check that the consumer owns the segment or bucket under this generation, and tell where it goes on.
 
     Raises SegmentNotOwned, GenerationSuperseded.
     """
-    owned = store.ownership(subscription.subscription_id, segment_id)
+    owned = store.ownership(subscription.subscription_id, BucketKey(segment_id, bucket))
     if owned is None or generation > owned.generation:
         raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
     if generation < owned.generation:
@@ -124,24 +126,24 @@ def reading_right(
             segment_id=segment_id, generation=generation, current_generation=owned.generation
         )
     key = SegmentKey(subscription.incarnation, segment_id)
-    cursor = segment_port().cursor(key, subscription=subscription.name)
+    cursor = segment_port().cursor(key, subscription=find_cursor_of(subscription, segment_id, bucket))
     if owned.owner != consumer or cursor is None:
         raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
     return ReadingRight(segment_id, generation, cursor.position)
 
 
 def lost_segments(
-    *, subscription: SubscriptionView, consumer: str, generations: dict[int, int]
-) -> dict[int, GenerationSuperseded | SegmentNotOwned]:
-    """Of the segments that a consumer reads, those that are no longer its own, each with the reason."""
+    *, subscription: SubscriptionView, consumer: str, generations: Mapping[BucketKey, int]
+) -> dict[BucketKey, GenerationSuperseded | SegmentNotOwned]:
+    """Of the segments or buckets that a consumer reads, those no longer its own, each with the reason."""
     owned = store.ownerships(subscription.subscription_id).owned
-    lost: dict[int, GenerationSuperseded | SegmentNotOwned] = {}
-    for segment_id, generation in generations.items():
-        current = owned.get(segment_id)
+    lost: dict[BucketKey, GenerationSuperseded | SegmentNotOwned] = {}
+    for key, generation in generations.items():
+        current, segment_id = owned.get(key), key.segment_id
         if current is None or (current.generation == generation and current.owner not in (consumer, None)):
-            lost[segment_id] = SegmentNotOwned(consumer=consumer, segment_id=segment_id)
+            lost[key] = SegmentNotOwned(consumer=consumer, segment_id=segment_id)
         elif current.generation != generation:
-            lost[segment_id] = GenerationSuperseded(
+            lost[key] = GenerationSuperseded(
                 segment_id=segment_id, generation=generation, current_generation=current.generation
             )
     return lost

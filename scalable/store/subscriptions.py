@@ -17,7 +17,7 @@ from scalable.domain.names import TopicName
 from scalable.domain.ownership import Ownership
 from scalable.domain.segment import Segment as SegmentValue
 from scalable.domain.segment import SegmentState
-from scalable.domain.subscriptions import SubscriptionType
+from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.models import Assignment, ConsumerRegistration, Segment, Subscription, Topic
 from scalable.store.clock import ClockTimestamp, milliseconds, moment, optional_milliseconds
 from scalable.store.topics import segment_value
@@ -39,9 +39,9 @@ class SubscriptionView:
 
 @dataclass(frozen=True, slots=True)
 class Ownerships:
-    """The owners of a subscription's segments, and which segments it has drained."""
+    """The owners of a subscription's segments or entry buckets, and which segments it has drained."""
 
-    owned: Mapping[int, Ownership]
+    owned: Mapping[BucketKey, Ownership]
     drained: frozenset[int]
 
 
@@ -208,21 +208,25 @@ def ownerships(subscription_id: int) -> Ownerships:
     """Who owns what, and what is drained."""
     rows = list(Assignment.objects.filter(subscription_id=subscription_id))
     return Ownerships(
-        owned={row.segment_id: _ownership(row) for row in rows},
+        owned={BucketKey(row.segment_id, row.bucket): _ownership(row) for row in rows},
         drained=frozenset(row.segment_id for row in rows if row.drained),
     )
 
 
-def ownership(subscription_id: int, segment_id: int) -> Ownership | None:
-    """Who owns a segment, or None when it never had an owner."""
-    row = Assignment.objects.filter(subscription_id=subscription_id, segment_id=segment_id).first()
+def ownership(subscription_id: int, key: BucketKey) -> Ownership | None:
+    """Who owns a segment or entry bucket, or None when it never had an owner."""
+    row = Assignment.objects.filter(
+        subscription_id=subscription_id, segment_id=key.segment_id, bucket=key.bucket
+    ).first()
     return None if row is None else _ownership(row)
 
 
-def write_ownerships(subscription_id: int, owned: Mapping[int, Ownership], drained: Collection[int]) -> None:
-    """Set the owners of these segments; the caller holds the subscription's lock."""
+def write_ownerships(
+    subscription_id: int, owned: Mapping[BucketKey, Ownership], drained: Collection[int]
+) -> None:
+    """Set the owners of these segments or buckets; the caller holds the subscription's lock."""
     Assignment.objects.bulk_create(
-        [_row(subscription_id, key, owned[key], key in drained) for key in sorted(owned)],
+        [_row(subscription_id, key, owned[key], key.segment_id in drained) for key in sorted(owned)],
         update_conflicts=True,
         unique_fields=["subscription", "segment_id", "bucket"],
         update_fields=["owner", "next_owner", "generation", "release_deadline", "drained"],
@@ -287,13 +291,14 @@ def _ownership(row: Assignment) -> Ownership:
     )
 
 
-def _row(subscription_id: int, segment_id: int, owned: Ownership, drained: bool) -> Assignment:
+def _row(subscription_id: int, key: BucketKey, owned: Ownership, drained: bool) -> Assignment:
     deadline: datetime | None = None
     if owned.release_deadline_ms is not None:
         deadline = moment(owned.release_deadline_ms)
     return Assignment(
         subscription_id=subscription_id,
-        segment_id=segment_id,
+        segment_id=key.segment_id,
+        bucket=key.bucket,
         owner=owned.owner,
         next_owner=owned.next_owner,
         generation=owned.generation,

@@ -51,7 +51,7 @@ async def owners(topic: TopicView) -> dict[int, str | None]:
     def read() -> dict[int, str | None]:
         (subscription,) = store.of_topic(topic.incarnation)
         owned = store.ownerships(subscription.subscription_id).owned
-        return {segment_id: known.owner for segment_id, known in owned.items()}
+        return {key.segment_id: known.owner for key, known in owned.items()}
 
     return await ask(read)
 

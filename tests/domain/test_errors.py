@@ -15,6 +15,7 @@ SAMPLES: dict[str, Any] = {
     "str": "text",
     "int": 7,
     "float": 1.5,
+    "bool": True,
     "Any": 3,
     "list[int]": [1, 2],
     "list[str]": ["a", "b"],

@@ -9,7 +9,7 @@ import pytest
 from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned
 from scalable.domain.layout import Layout
 from scalable.domain.ownership import Ownership, rebalance
-from scalable.domain.subscriptions import assignable, parents_owners
+from scalable.domain.subscriptions import BucketKey, assignable, parents_owners
 from tests.domain.test_layout_properties import random_merge, random_split
 from tests.domain.test_subscriptions import fewest_moves
 
@@ -201,8 +201,9 @@ class World:
 
     def settle(self) -> None:
         before, open_ids = self.ownerships, self.assignable()
-        held = {key: known.owner for key, known in before.items() if known.owner is not None}
-        preferred = parents_owners(self.layout, open_ids, held)
+        held = {BucketKey(key): known.owner for key, known in before.items() if known.owner is not None}
+        found = parents_owners(self.layout, [BucketKey(key) for key in open_ids], held)
+        preferred = {key.segment_id: name for key, name in found.items()}
         after = self.rebalanced(preferred)
         self.check(before, after, open_ids)
         for key, known in after.items():

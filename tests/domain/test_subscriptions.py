@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from scalable.domain.errors import SegmentNotFound
 from scalable.domain.layout import Layout
-from scalable.domain.subscriptions import assign, assignable, parents_owners, waits_for
+from scalable.domain.subscriptions import (
+    BucketKey,
+    assign,
+    assignable,
+    parents_owners,
+    units_of,
+    waits_for,
+)
 from tests.domain.test_layout import initial, merge, split
 from tests.domain.test_layout_properties import random_step
 
@@ -221,9 +228,12 @@ def test_a_child_stays_with_the_consumer_of_its_parent_where_that_costs_nothing(
     layout = split(initial(2), 1)
     before = {0: "a", 1: "b"}
     open_ids = assignable(layout, [1])
-    preferred = parents_owners(layout, open_ids, before)
-    assert preferred == {2: "b", 3: "b"}
-    assert assign(open_ids, ["a", "b"], before, preferred) == {0: "a", 2: "b", 3: "b"}
+    keys = units_of(layout, open_ids, key_shared=False)
+    held = {BucketKey(segment_id): name for segment_id, name in before.items()}
+    preferred = parents_owners(layout, keys, held)
+    assert preferred == {BucketKey(2): "b", BucketKey(3): "b"}
+    owners = assign(keys, ["a", "b"], held, preferred)
+    assert owners == {BucketKey(0): "a", BucketKey(2): "b", BucketKey(3): "b"}
 
 
 def test_a_consumer_that_must_give_something_up_gives_what_another_is_preferred_for() -> None:
@@ -239,8 +249,9 @@ def test_a_preference_never_costs_balance_or_a_move() -> None:
 
 def test_the_child_of_a_merge_prefers_the_first_parent_that_had_a_consumer() -> None:
     layout = merge(initial(3), 1, 0, 2)
-    assert parents_owners(layout, [3], {0: "a", 2: "c"}) == {3: "a"}
-    assert parents_owners(layout, [0, 3], {}) == {}
+    held = {BucketKey(0): "a", BucketKey(2): "c"}
+    assert parents_owners(layout, [BucketKey(3)], held) == {BucketKey(3): "a"}
+    assert parents_owners(layout, [BucketKey(0), BucketKey(3)], {}) == {}
 
 
 def test_sixty_five_thousand_segments_and_ten_thousand_consumers_are_assigned_at_once() -> None:

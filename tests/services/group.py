@@ -2,10 +2,12 @@
 
 import uuid
 
+from scalable.domain.subscriptions import BucketKey
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.services import controller, messages
-from scalable.services.controller import AssignmentView, Leader
+from scalable.services import assignment, controller, messages
+from scalable.services.assignment import AssignmentView
+from scalable.services.controller import Leader
 from scalable.services.subscriptions import InitialPosition
 from scalable.services.topics import TopicView
 from scalable.store import subscriptions as store
@@ -59,7 +61,7 @@ class Group:
         )
 
     def view(self, consumer: str) -> AssignmentView:
-        return controller.assignment(
+        return assignment.assignment(
             leader=self.leader, subscription_id=self.subscription_id, consumer=consumer
         )
 
@@ -70,11 +72,13 @@ class Group:
     def owners(self) -> dict[int, str]:
         """The owner of each segment that has one."""
         owned = store.ownerships(self.subscription_id).owned
-        return {key: known.owner for key, known in sorted(owned.items()) if known.owner is not None}
+        return {
+            key.segment_id: known.owner for key, known in sorted(owned.items()) if known.owner is not None
+        }
 
     def release(self, consumer: str, segment_id: int, *, generation: int | None = None) -> None:
         held = self.owned(consumer).get(segment_id, 0) if generation is None else generation
-        controller.release_segment(
+        assignment.release_segment(
             subscription_id=self.subscription_id,
             consumer=consumer,
             segment_id=segment_id,
@@ -83,8 +87,12 @@ class Group:
 
     def release_all(self, consumer: str) -> None:
         """Give up what is asked for."""
-        for segment_id in self.view(consumer).releasing:
+        for segment_id in self.releasing(consumer):
             self.release(consumer, segment_id)
+
+    def releasing(self, consumer: str) -> list[int]:
+        """The segments that a consumer is asked to give up."""
+        return [segment_id for segment_id, _ in self.view(consumer).releasing]
 
     def acknowledge(self, segment_id: int, position: int, *, generation: int | None = None) -> None:
         """Acknowledge as the owner."""
@@ -100,7 +108,7 @@ class Group:
         self.acknowledge(segment_id, segment_port().stats(self.key(segment_id)).end_offset)
 
     def generation(self, segment_id: int) -> int:
-        known = store.ownership(self.subscription_id, segment_id)
+        known = store.ownership(self.subscription_id, BucketKey(segment_id))
         return 0 if known is None else known.generation
 
     def key(self, segment_id: int) -> SegmentKey:

@@ -24,7 +24,7 @@ from scalable.domain.errors import (
     TopicDeleted,
 )
 from scalable.domain.names import validate_part
-from scalable.domain.subscriptions import SubscriptionType
+from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.services import messages, subscriptions
 from scalable.services.access import Right
 from scalable.store.subscriptions import SubscriptionView
@@ -181,9 +181,9 @@ class ConsumeSocket(FollowingSocket):
             subscriptions.lost_segments,
             subscription=self.subscription,
             consumer=self._context.consumer,
-            generations={segment_id: reader.generation for segment_id, reader in readers.items()},
+            generations={BucketKey(key): reader.generation for key, reader in readers.items()},
         )
-        for segment_id, error in lost.items():
+        for (segment_id, _), error in lost.items():
             if self._readers.get(segment_id) is readers[segment_id]:
                 self._lose(readers[segment_id], error)
 

@@ -1,7 +1,6 @@
 """`controller/{tenant}/{namespace}/{topic}/{subscription}`: a consumer's session with the topic's leader."""
 
 import asyncio
-from typing import Literal
 
 from django.conf import settings
 
@@ -18,9 +17,9 @@ from scalable.domain.errors import (
     TooManyRequests,
 )
 from scalable.domain.names import validate_part
-from scalable.services import controller, messages
+from scalable.services import assignment, controller, messages
 from scalable.services.access import Right
-from scalable.services.controller import AssignmentView, OwnedSegment
+from scalable.services.assignment import AssignmentView, OwnedSegment
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -82,14 +81,14 @@ class ControllerSocket(FollowingSocket):
         while True:
             frame = await self._waiting.get()
             match frame:
-                case Register(initial_position=initial_position):
-                    await self._register(initial_position)
+                case Register():
+                    await self._register(frame)
                 case Released():
                     await self._release(frame)
                 case Leave():
                     await self._leave()
 
-    async def _register(self, initial_position: Literal["earliest", "latest"]) -> None:
+    async def _register(self, frame: Register) -> None:
         if self._subscription is not None:
             raise FrameInvalid(problem="the consumer is registered already")
         led = await node.leader.lead(self.topic, node_id=node.id)
@@ -97,7 +96,8 @@ class ControllerSocket(FollowingSocket):
             controller.find_or_create,
             name=self.topic,
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
-            initial_position=initial_position,
+            initial_position=frame.initial_position,
+            key_shared=frame.key_shared,
         )
         key = (subscription.subscription_id, self.consumer)
         async with node.leader.session(led, key).lock:
@@ -122,11 +122,12 @@ class ControllerSocket(FollowingSocket):
             raise FrameInvalid(problem="the consumer is not registered")
         try:
             await node.call(
-                controller.release_segment,
+                assignment.release_segment,
                 subscription_id=self._subscription.subscription_id,
                 consumer=self.consumer,
                 segment_id=frame.segment_id,
                 generation=frame.generation,
+                bucket=frame.bucket,
             )
         except (SegmentNotOwned, GenerationSuperseded) as error:
             self.refuse(error, segment_id=frame.segment_id)
@@ -151,7 +152,7 @@ class ControllerSocket(FollowingSocket):
         with hub.watch(*keys) as watch:
             while node.leader.holds(led, self._key, self):
                 version = await node.call(
-                    controller.assignment_version,
+                    assignment.assignment_version,
                     leader=led.leader,
                     subscription_id=subscription.subscription_id,
                 )
@@ -161,7 +162,7 @@ class ControllerSocket(FollowingSocket):
 
     async def _push_assignment(self, led: Led, subscription: SubscriptionView) -> None:
         view = await node.call(
-            controller.assignment,
+            assignment.assignment,
             leader=led.leader,
             subscription_id=subscription.subscription_id,
             consumer=self.consumer,
@@ -185,8 +186,12 @@ def _assignment_frame(view: AssignmentView, *, term: int, incarnation: int) -> A
         epoch=view.epoch,
         incarnation=incarnation,
         segments=[_assigned_segment(owned) for owned in view.segments],
-        releasing=[(segment_id, 0) for segment_id in view.releasing],
+        releasing=[(segment_id, bucket) for segment_id, bucket in view.releasing],
         standby=not view.segments,
+        shared_buckets={
+            str(segment_id): [(one.start, one.end) for one in ranges]
+            for segment_id, ranges in view.shared.items()
+        },
     )
 
 
@@ -200,4 +205,7 @@ def _assigned_segment(owned: OwnedSegment) -> AssignedSegment:
         generation=owned.generation,
         position=owned.position,
         url=node.url,
+        bucket=owned.bucket,
+        bucket_start=owned.bucket_range.start,
+        bucket_end=owned.bucket_range.end,
     )

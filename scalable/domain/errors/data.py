@@ -157,6 +157,15 @@ class SubscriptionTypeMismatch(ScalableError):
     requested_type: str
 
 
+class KeySharingMismatch(ScalableError):
+    """The subscription {subscription} was made with key sharing set to {key_shared}."""
+
+    code = "key_sharing_mismatch"
+    hint_template = "Register with the setting that it has, or use another subscription; it never changes."
+    subscription: str
+    key_shared: bool
+
+
 class SegmentNotOwned(ScalableError):
     """The consumer {consumer} does not own segment {segment_id}."""
 

@@ -1,0 +1,137 @@
+"""What each consumer of a subscription owns, and how it gives up what goes to another (PIP-468)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from scalable.domain.cursors import bucket_ranges
+from scalable.domain.errors import SegmentNotOwned, TermSuperseded
+from scalable.domain.keyspace import FULL_RANGE, HashRange
+from scalable.domain.layout import Layout
+from scalable.domain.names import SegmentName
+from scalable.domain.ownership import Ownership
+from scalable.domain.segment import Segment, SegmentState
+from scalable.domain.subscriptions import BucketKey
+from scalable.segments.port import SegmentKey
+from scalable.segments.registry import segment_port
+from scalable.services.controller import Leader, require
+from scalable.services.settling import cursor_of, write_changes
+from scalable.store import subscriptions as store
+from scalable.store.subscriptions import AssignmentVersion, SubscriptionView
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedSegment:
+    """A segment that a consumer owns, or an entry bucket of it.
+
+    `position` is the first offset that is not acknowledged.
+    """
+
+    name: SegmentName
+    state: SegmentState
+    generation: int
+    position: int
+    bucket: int = 0
+    bucket_range: HashRange = FULL_RANGE
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentView:
+    """All that one consumer owns as of (`generation`, `epoch`); `releasing` is what it is to give up.
+
+    `shared` gives all entry buckets of the owned segments that have other owners too. `registered` is False
+    when the subscription does not know the consumer, which then owns nothing.
+    """
+
+    generation: int
+    epoch: int
+    segments: tuple[OwnedSegment, ...]
+    releasing: tuple[BucketKey, ...]
+    shared: Mapping[int, tuple[HashRange, ...]]
+    registered: bool
+
+
+def release_segment(
+    *, subscription_id: int, consumer: str, segment_id: int, generation: int, bucket: int = 0
+) -> None:
+    """Pass a segment or entry bucket on when its owner has acknowledged what it was given.
+
+    Raises SegmentNotOwned, GenerationSuperseded, SubscriptionNotFound.
+    """
+    key = BucketKey(segment_id, bucket)
+    with transaction.atomic():
+        subscription = store.lock(subscription_id)
+        known = store.ownerships(subscription_id)
+        layout = store.read_layout(subscription.incarnation)
+        owned = known.owned.get(key)
+        if owned is None or segment_id not in layout.segments:
+            raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
+        after = owned.released(segment_id=segment_id, consumer=consumer, generation=generation)
+        write_changes(subscription, layout, known, {key: after}, known.drained)
+
+
+def assignment_version(*, leader: Leader, subscription_id: int) -> AssignmentVersion:
+    """What the assignment's order is made of; raises TermSuperseded, SubscriptionNotFound."""
+    version = store.assignment_version(subscription_id)
+    if (version.term, version.node_id) != (leader.term, leader.node_id):
+        raise TermSuperseded(topic=str(leader.topic), term=leader.term, current_term=version.term)
+    return version
+
+
+def assignment(*, leader: Leader, subscription_id: int, consumer: str) -> AssignmentView:
+    """All that a consumer owns, as of one moment; raises TermSuperseded, SubscriptionNotFound."""
+    with transaction.atomic():
+        require(leader)
+        subscription = store.lock(subscription_id)
+        layout = store.read_layout(subscription.incarnation)
+        everyone = store.ownerships(subscription_id).owned
+        owned = {
+            key: one
+            for key, one in everyone.items()
+            if one.owner == consumer and key.segment_id in layout.segments
+        }
+        return AssignmentView(
+            generation=subscription.generation,
+            epoch=layout.epoch,
+            segments=tuple(
+                _owned_segment(leader, subscription, layout.get(key.segment_id), key, owned[key])
+                for key in sorted(owned)
+            ),
+            releasing=tuple(sorted(key for key, one in owned.items() if one.in_hand_over)),
+            shared=_shared(layout, everyone, owned),
+            registered=consumer in store.consumers(subscription_id),
+        )
+
+
+def _shared(
+    layout: Layout, everyone: Mapping[BucketKey, Ownership], owned: Mapping[BucketKey, Ownership]
+) -> dict[int, tuple[HashRange, ...]]:
+    mine = {key.segment_id for key in owned}
+    shared = {
+        key.segment_id
+        for key, one in everyone.items()
+        if key.segment_id in mine and key not in owned and one.owner is not None
+    }
+    return {
+        segment_id: bucket_ranges(layout.segments[segment_id].entry_bucket_splits)
+        for segment_id in sorted(shared)
+    }
+
+
+def _owned_segment(
+    leader: Leader, subscription: SubscriptionView, segment: Segment, key: BucketKey, owned: Ownership
+) -> OwnedSegment:
+    cursor = segment_port().cursor(
+        SegmentKey(subscription.incarnation, segment.segment_id),
+        subscription=cursor_of(subscription, segment, key.bucket),
+    )
+    ranges = bucket_ranges(segment.entry_bucket_splits) if subscription.key_shared else (FULL_RANGE,)
+    return OwnedSegment(
+        name=SegmentName(leader.topic, segment.hash_range, segment.segment_id),
+        state=segment.state,
+        generation=owned.generation,
+        position=0 if cursor is None else cursor.position,
+        bucket=key.bucket,
+        bucket_range=ranges[key.bucket],
+    )
