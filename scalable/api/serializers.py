@@ -72,6 +72,12 @@ class ReshapeQuery(Query):
     expected_epoch: Identifier | UnsetType = UNSET
 
 
+class RebucketQuery(ReshapeQuery):
+    """How many entry buckets the segment is to have."""
+
+    bucket_count: Annotated[int, Meta(ge=-MAX_BIGINT, le=MAX_BIGINT)] = 0
+
+
 class ListOperationsQuery(Query):
     """A page, the newest first."""
 
@@ -165,6 +171,7 @@ class SegmentBody(Body):
     sealed_at_epoch: int
     created_at_ms: int
     sealed_at_ms: int
+    entry_bucket_splits: list[Annotated[int, Meta(ge=1, le=65_535)]]
 
 
 class TopicBody(Body):
@@ -182,10 +189,10 @@ class TopicBody(Body):
 
 
 class OperationBody(Body):
-    """A split or merge: its plan, how far it is, and how it ended."""
+    """A split, merge or rebucket: its plan, how far it is, and how it ended."""
 
     operation_id: str
-    kind: Literal["SPLIT", "MERGE"]
+    kind: Literal["SPLIT", "MERGE", "REBUCKET"]
     topic: str
     phase: str
     outcome: Literal["SUCCEEDED", "ABORTED", "FAILED"] | None

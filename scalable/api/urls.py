@@ -15,6 +15,7 @@ urlpatterns: list[URLPattern] = [
     path(TOPIC, topics.TopicView.as_view(), name="topic"),
     path(f"{TOPIC}/split/<str:segment_id>", scaling.SplitView.as_view(), name="split"),
     path(f"{TOPIC}/merge", scaling.MergeView.as_view(), name="merge"),
+    path(f"{TOPIC}/rebucket/<str:segment_id>", scaling.RebucketView.as_view(), name="rebucket"),
     path(
         f"{TOPIC}/merge/<str:segment_id>/<str:other_segment_id>",
         scaling.MergePairView.as_view(),

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import httpx
 
-from scalable.client.connection import ConnectionLost, Endpoint
+from scalable.client.connection import ConnectionLost, Endpoint, Urls
 from scalable.domain.errors import OperationWaitLimit, error_from_json
 from scalable.domain.names import TopicName
 
@@ -41,12 +41,12 @@ class Admin:
     """Synchronous REST client; every method raises the domain's errors by their codes, or ConnectionLost.
 
     Topics are `topic://tenant/namespace/name` or `TopicName`. One instance may be used by several threads.
+    Of several nodes the next one is asked when one does not answer, unless it may have done the work already.
     """
 
-    def __init__(self, url: str, token: str, *, timeout_seconds: float = 40.0) -> None:
-        self._endpoint = Endpoint(url.rstrip("/"), token)
+    def __init__(self, url: Urls, token: str, *, timeout_seconds: float = 40.0) -> None:
+        self._endpoint = Endpoint(url, token)
         self._http = httpx.Client(
-            base_url=self._endpoint.url,
             headers=self._endpoint.headers,
             timeout=timeout_seconds,
             trust_env=not self._endpoint.is_loopback,
@@ -134,8 +134,28 @@ class Admin:
         body = {"segmentIds": list(segment_ids)}
         return self._reshape(_path(topic, "merge"), body, expected_epoch, wait)
 
-    def _reshape(self, path: str, body: Json | None, expected_epoch: int | None, wait: bool) -> Json | None:
-        params = {} if expected_epoch is None else {"expectedEpoch": expected_epoch}
+    def rebucket(
+        self,
+        topic: TopicName | str,
+        segment_id: int,
+        bucket_count: int,
+        *,
+        expected_epoch: int | None = None,
+        wait: bool = True,
+    ) -> Json | None:
+        """Replace a segment by one of the same range with so many entry buckets; waits as `split`.
+
+        Raises SegmentNotFound, SegmentNotActive, InvalidBucketCount, BucketCountUnchanged, SegmentClaimed,
+        EpochMoved; OperationWaitLimit when it goes on.
+        """
+        path = _path(topic, "rebucket", segment_id)
+        return self._reshape(path, None, expected_epoch, wait, bucketCount=bucket_count)
+
+    def _reshape(
+        self, path: str, body: Json | None, expected_epoch: int | None, wait: bool, **params: int
+    ) -> Json | None:
+        if expected_epoch is not None:
+            params["expectedEpoch"] = expected_epoch
         headers = {} if wait else {"Prefer": "respond-async"}
         answer = self._call("POST", path, params=params, json=body, headers=headers)
         if answer.status_code != 202:
@@ -239,13 +259,23 @@ class Admin:
         return self._call(method, path, **request).json()
 
     def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        try:
-            answer = self._http.request(method, path, **request)
-        except httpx.TransportError as error:
-            raise ConnectionLost(1006, f"{method} {path}: {error}") from error
+        answer = self._ask_nodes(method, path, request)
         if answer.is_error:
             raise _error_of(answer)
         return answer
+
+    def _ask_nodes(self, method: str, path: str, request: Json) -> httpx.Response:
+        """Ask one node after the other, as long as asking again can do nothing twice."""
+        left = len(self._endpoint.urls)
+        while True:
+            url, left = self._endpoint.url, left - 1
+            try:
+                return self._http.request(method, url + path, **request)
+            except httpx.TransportError as error:
+                self._endpoint.failed(url)
+                unheard = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if not left or not (unheard or method == "GET"):
+                    raise ConnectionLost(1006, f"{method} {path}: {error}") from error
 
 
 def _error_of(answer: httpx.Response) -> Exception:

@@ -31,6 +31,7 @@ def test_create_get_and_delete(rest: Rest) -> None:
         "sealedAtEpoch": 0,
         "createdAtMs": topic["createdAtMs"],
         "sealedAtMs": -1,
+        "entryBucketSplits": [32768],
     }
     assert rest.call("DELETE", path).status_code == 204
     assert rest.refused("GET", path) == (404, "topic_not_found")

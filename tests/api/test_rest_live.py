@@ -34,6 +34,16 @@ def test_a_split_and_a_merge_wait_for_their_end(admin: httpx.Client, celery_work
     assert topic["epoch"] == 4
 
 
+def test_a_rebucket_shows_in_the_metadata(admin: httpx.Client, celery_worker_process: object) -> None:
+    assert admin.get(PATH).json()["segments"]["0"]["entryBucketSplits"] == [16_384, 32_768, 49_152]
+    assert admin.post(f"{PATH}/rebucket/0?bucketCount=2").status_code == 204
+    topic = admin.get(PATH).json()
+    assert topic["segments"]["1"]["entryBucketSplits"] == [32_768]
+    assert (topic["segments"]["0"]["state"], topic["segments"]["1"]["parentIds"]) == ("SEALED", [0])
+    again = admin.post(f"{PATH}/rebucket/1?bucketCount=2")
+    assert (again.status_code, again.json()["code"]) == (412, "bucket_count_unchanged")
+
+
 def test_waiting_hears_of_the_end_although_hints_are_off(processes: ProcessFactory) -> None:
     node = processes.node(SCALABLE_HINTS_ENABLED="false")
     processes.worker(SCALABLE_HINTS_ENABLED="false")

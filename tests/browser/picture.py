@@ -45,9 +45,16 @@ def expected_edges(topic: Mapping[str, Any]) -> set[tuple[int, int]]:
 
 
 def expected_marks(topic: Mapping[str, Any]) -> int:
-    """Count the borders that splits made and merges removed."""
+    """Count the borders that splits made and merges removed, and the rebuckets."""
     segments = topic["segments"].values()
-    return sum(max(0, len(one[side]) - 1) for one in segments for side in ("childIds", "parentIds"))
+    borders = sum(max(0, len(one[side]) - 1) for one in segments for side in ("childIds", "parentIds"))
+    rebuckets = [
+        one
+        for one in segments
+        for parent in one["parentIds"]
+        if topic["segments"][str(parent)]["hashRange"] == one["hashRange"]
+    ]
+    return borders + len(rebuckets)
 
 
 class Axes:

@@ -75,15 +75,17 @@ async def test_rectangles_lie_where_range_and_time_say(working: Console) -> None
 async def test_edges_and_marks_are_those_of_the_dag(working: Console) -> None:
     grow(working, "linked")
     working.call("POST", "scalable/public/default/linked/merge/4/5")
+    working.call("POST", "scalable/public/default/linked/rebucket/7?bucketCount=3")
     await working.open_topic("linked")
-    await working.wait_for_segments(*range(8))
+    await working.wait_for_segments(*range(9))
     edges = await working.page.eval_on_selector_all(
         ".edge", "all => all.map(one => [Number(one.dataset.parent), Number(one.dataset.child)])"
     )
     topic = working.topic("linked")
     assert {tuple(edge) for edge in edges} == expected_edges(topic)
-    assert await working.page.locator(".mark").count() == expected_marks(topic) == 4
+    assert await working.page.locator(".mark").count() == expected_marks(topic) == 5
     assert await working.page.locator(".mark.merge").count() == 1
+    assert await working.page.locator(".mark.rebucket").get_attribute("data-children") == "8"
 
 
 async def test_colours_are_those_of_known_loads(working: Console) -> None:

@@ -1,4 +1,4 @@
-"""Splits and merges, their operations, and the autoscaler's policy and decisions."""
+"""Splits, merges and rebuckets, their operations, and the autoscaler's policy and decisions."""
 
 from functools import partial
 from typing import Any
@@ -17,14 +17,17 @@ from scalable.api.serializers import (
     MergeBody,
     OperationBody,
     OperationsBody,
+    RebucketQuery,
     ReshapeQuery,
     SplitBody,
 )
 from scalable.api.views.base import DoorView, body_of, segment_id_of, topic_of
 from scalable.api.views.waiting import answer_operation
 from scalable.domain.errors import (
+    BucketCountUnchanged,
     EpochMoved,
     InvalidBoundaries,
+    InvalidBucketCount,
     LayoutCorrupt,
     OperationAborted,
     OperationNotAbortable,
@@ -57,7 +60,7 @@ RESHAPE_ERRORS = (
 
 
 class ReshapeView(DoorView):
-    """What split and merge share."""
+    """What the changes of a layout share."""
 
     tag = "Split and merge"
 
@@ -147,8 +150,36 @@ class MergePairView(ReshapeView):
         return self.merge(request, path, pair)
 
 
+class RebucketView(ReshapeView):
+    """Another number of entry buckets for a segment."""
+
+    doors = {
+        "POST": Door(
+            summary="Replace a segment by one of the same range with another number of entry buckets",
+            right=Right.OPERATE,
+            query=RebucketQuery,
+            answers=RESHAPE_ANSWERS,
+            errors=(*RESHAPE_ERRORS, InvalidBucketCount, BucketCountUnchanged),
+            headers=RESHAPE_HEADERS,
+        ),
+    }
+
+    def post(self, request: Request, **path: str) -> Response:
+        query = self.query(RebucketQuery)
+        start = partial(
+            scaling.request_rebucket,
+            name=topic_of(path),
+            segment_id=segment_id_of(path),
+            bucket_count=query.bucket_count,
+            expected_epoch=None if query.expected_epoch is UNSET else query.expected_epoch,
+            actor=actor_of(request),
+            reason="manual",
+        )
+        return answer_operation(request, start)
+
+
 class OperationsView(DoorView):
-    """The splits and merges of a topic."""
+    """The splits, merges and rebuckets of a topic."""
 
     tag = "Split and merge"
     doors = {
@@ -170,7 +201,7 @@ class OperationsView(DoorView):
 
 
 class OperationView(DoorView):
-    """One split or merge."""
+    """One split, merge or rebucket."""
 
     tag = "Split and merge"
     doors = {

@@ -15,6 +15,7 @@ const PARTS = 32;
 const MINUTE_MS = 60000;
 const LABEL_WIDTH = 26;
 const LABEL_HEIGHT = 14;
+const SHAPES = { split: [[-7, 0], [3, -5], [3, 5]], merge: [[7, 0], [-3, -5], [-3, 5]], rebucket: [[-5, 0], [0, -6], [5, 0], [0, 6]] };
 
 export class Map {
   /** @param {HTMLElement} place @param {HTMLElement} legend @param {(id: number) => void} onSelect */
@@ -178,7 +179,7 @@ export class Map {
       .map((mark) => {
         const left = x(view, mark.atMs);
         const top = y(view, mark.hash);
-        const points = mark.kind === "split" ? [[-7, 0], [3, -5], [3, 5]] : [[7, 0], [-3, -5], [-3, 5]];
+        const points = SHAPES[mark.kind];
         const shape = drawing("polygon", {
           points: points.map(([dx, dy]) => `${left + dx},${top + dy}`).join(" "), class: `mark ${mark.kind}`,
           "data-mark": mark.kind, "data-parents": mark.parents.join(" "), "data-children": mark.children.join(" "), "data-segment": mark.children[0],
@@ -287,7 +288,7 @@ export class Map {
     bar.style.background = `linear-gradient(90deg, ${[0, 0.2, 0.4, 0.6, 0.8, 1].map(ramp).join(", ")})`;
     place.append(element("span", {}, "merge threshold or below ", bar, " split threshold or above"),
       element("span", {}, element("span", { class: "hatch" }), " load unknown"),
-      element("span", {}, element("b", { class: "split" }, "◀"), " split   ", element("b", { class: "merge" }, "▶"), " merge"),
+      element("span", {}, element("b", { class: "split" }, "◀"), " split   ", element("b", { class: "merge" }, "▶"), " merge   ", element("b", { class: "rebucket" }, "◆"), " rebucket"),
       element("span", {}, "Drag: zoom in · Ctrl + wheel: zoom · R: reset"));
   }
 }

@@ -2,7 +2,7 @@
  * What the page knows of a topic, as a pure reduction of watch frames: snapshot, then deltas.
  *
  * @typedef {{segmentId: number, start: number, end: number, state: "ACTIVE"|"SEALED", parentIds: number[], childIds: number[],
- *   createdAtEpoch: number, sealedAtEpoch: number, createdAtMs: number, sealedAtMs: number, nodeUrl: string|null}} Segment
+ *   createdAtEpoch: number, sealedAtEpoch: number, createdAtMs: number, sealedAtMs: number, entryBucketSplits: number[], nodeUrl: string|null}} Segment
  * @typedef {{incarnation: number, epoch: number, revision: number, segments: Map<number, Segment>, detail: any}} Topic
  */
 
@@ -47,8 +47,8 @@ export function edges(topic) {
 }
 
 /**
- * Where each split and merge is marked: at its time, on the borders it made or removed.
- * @param {Topic} topic @returns {{kind: "split"|"merge", atMs: number, hash: number, parents: number[], children: number[]}[]}
+ * Where each split and merge is marked: at its time, on the borders it made or removed; a rebucket in the middle.
+ * @param {Topic} topic @returns {{kind: "split"|"merge"|"rebucket", atMs: number, hash: number, parents: number[], children: number[]}[]}
  */
 export function marks(topic) {
   const found = [];
@@ -57,6 +57,8 @@ export function marks(topic) {
     if (children.length > 1)
       for (const child of children.slice(1))
         found.push({ kind: "split", atMs: child.createdAtMs, hash: child.start, parents: [one.segmentId], children: children.map((c) => c.segmentId) });
+    else if (children.length === 1 && children[0].start === one.start && children[0].end === one.end)
+      found.push({ kind: "rebucket", atMs: children[0].createdAtMs, hash: (one.start + one.end + 1) / 2, parents: [one.segmentId], children: [children[0].segmentId] });
     const parents = one.parentIds.map((id) => topic.segments.get(id)).filter(Boolean).sort((a, b) => a.start - b.start);
     if (parents.length > 1)
       for (const parent of parents.slice(1))

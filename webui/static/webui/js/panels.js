@@ -7,6 +7,7 @@ import { bytes, clock, duration, element, moment, range, rate, verdict } from ".
 import { active, loadOf, policyOf } from "./model.js";
 
 const PHASES = ["PLANNED", "CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED", "COMMITTED", "NOTIFIED"];
+const NAMES = { SPLIT: "Split", MERGE: "Merge", REBUCKET: "Rebucket" };
 
 /** @param {import("./model.js").Topic} topic @param {import("./model.js").Segment[]} segments */
 export function figures(topic, segments) {
@@ -128,7 +129,7 @@ export class Panels {
   drawOperations() {
     const all = this.topic.detail?.operations ?? [];
     document.getElementById("operations").replaceChildren(
-      ...(all.length ? all.map((one) => operation(one)) : [element("p", { class: "note" }, "None yet. A split or merge shows its steps here.")]));
+      ...(all.length ? all.map((one) => operation(one)) : [element("p", { class: "note" }, "None yet. A split, merge or rebucket shows its steps here.")]));
   }
 
   drawDecision() {
@@ -143,7 +144,7 @@ export class Panels {
   drawSelected() {
     const one = this.topic?.segments.get(this.selected);
     const pairs = !one ? [element("p", { class: "note" }, "Choose a segment in the map or the table.")] : [element("dl", { class: "pairs" },
-      ...[["Id", one.segmentId], ["Hash range", range(one)], ["State", one.state], ["Created", `${moment(one.createdAtMs)}, epoch ${one.createdAtEpoch}`],
+      ...[["Id", one.segmentId], ["Hash range", range(one)], ["Entry buckets", one.entryBucketSplits.length + 1], ["State", one.state], ["Created", `${moment(one.createdAtMs)}, epoch ${one.createdAtEpoch}`],
         ["Sealed", one.state === "SEALED" ? `${moment(one.sealedAtMs)}, epoch ${one.sealedAtEpoch}` : "–"],
         ["Parents", one.parentIds.join(", ") || "–"], ["Children", one.childIds.join(", ") || "–"], ["Served by", one.nodeUrl ?? "–"],
       ].flatMap(([name, value]) => [element("dt", {}, String(name)), element("dd", {}, String(value))]))];
@@ -170,7 +171,7 @@ function operation(one) {
     return element("li", { class: done ? "done" : one.outcome ? "" : "now" }, phase.toLowerCase().replaceAll("_", " ") + (taken == null ? "" : ` ${duration(taken)}`));
   });
   return element("div", { class: "operation", "data-operation": one.operationId },
-    element("b", {}, `${one.kind === "SPLIT" ? "Split" : "Merge"} ${one.plan.parentIds.join(", ")} → ${one.plan.children.map((child) => child.segmentId).join(", ")}`), " ",
+    element("b", {}, `${NAMES[one.kind]} ${one.plan.parentIds.join(", ")} → ${one.plan.children.map((child) => child.segmentId).join(", ")}`), " ",
     element("span", { class: `outcome ${one.outcome ?? ""}` }, one.outcome ? one.outcome.toLowerCase() : "running"),
     element("div", { class: "note" }, `${one.actor} · ${one.reason} · ${clock(one.createdAtMs)}`),
     element("ol", { class: "steps" }, ...steps),
