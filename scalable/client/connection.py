@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-from urllib.parse import quote, urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 from websockets.typing import Subprotocol
 
+from scalable.client.endpoint import Endpoint as Endpoint
+from scalable.client.endpoint import Urls as Urls
 from scalable.domain.errors import (
     Forbidden,
     Internal,
@@ -52,7 +52,6 @@ from scalable.wire.frames import (
 
 logger = logging.getLogger("scalable.client")
 
-SOCKET_ROOT = "/ws/v2/scalable"
 OPEN_TIMEOUT_SECONDS = 10.0
 CLOSE_TIMEOUT_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 20.0
@@ -87,54 +86,17 @@ RETRIABLE_ERRORS = (
 """What a new connection may mend; any other error ends a producer or consumer for good."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where the product is and who asks: the node's URL and a bearer token, which never enters a URL."""
-
-    url: str
-    token: str = field(repr=False)
-
-    def __post_init__(self) -> None:
-        parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ValueError(f"{self.url!r} is not the http(s) URL of a node")
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Give the header that carries the token."""
-        return {"Authorization": f"Bearer {self.token}"}
-
-    @property
-    def is_loopback(self) -> bool:
-        """Tell whether the node runs on this machine, where no proxy stands between."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
-
-    def at(self, url: str) -> Endpoint:
-        """Give the same caller at another node."""
-        return Endpoint(url.rstrip("/"), self.token)
-
-    def socket_url(self, kind: str, topic: TopicName, *more: str) -> str:
-        """Give the address of a socket, as in `ws://host/ws/v2/scalable/lookup/tenant/namespace/topic`."""
-        parts = urlsplit(self.url)
-        path = "/".join(quote(part, safe="") for part in (kind, *_parts(topic), *more))
-        scheme = "wss" if parts.scheme == "https" else "ws"
-        return urlunsplit((scheme, parts.netloc, f"{parts.path.rstrip('/')}{SOCKET_ROOT}/{path}", "", ""))
-
-
-def _parts(topic: TopicName) -> tuple[str, str, str]:
-    return topic.tenant, topic.namespace, topic.name
+MOVING_ERRORS = (OSError, TimeoutError, WebSocketException, Internal, NoLeader, Unavailable)
+"""What another node may not suffer from."""
 
 
 class Connection:
     """An open socket after hello and welcome; one task receives, any task sends."""
 
-    def __init__(self, socket: ClientConnection, topic: TopicName) -> None:
+    def __init__(self, socket: ClientConnection, topic: TopicName, *, lost: Callable[[], None]) -> None:
         self._socket = socket
         self._topic = topic
+        self._lost = lost
         self._last_error: ScalableError | None = None
         self.welcome = Welcome(protocol=0, node="", max_frame_bytes=0, max_message_bytes=0)
 
@@ -162,14 +124,14 @@ class Connection:
         try:
             await self._socket.send(data)
         except ConnectionClosed as closed:
-            raise self._reason_of(closed) from closed
+            raise self._ended(closed) from closed
 
     async def receive(self) -> Frame | Delivery:
         """Wait for a frame; raises TopicDeleted, the error that came before a close, or ConnectionLost."""
         try:
             data = await self._socket.recv()
         except ConnectionClosed as closed:
-            raise self._reason_of(closed) from closed
+            raise self._ended(closed) from closed
         if isinstance(data, bytes):
             return decode_delivery(data)
         frame = decode(_server_frames, data)
@@ -178,6 +140,12 @@ class Connection:
         if isinstance(frame, ErrorFrame):
             self._last_error = error_of(frame)
         return frame
+
+    def _ended(self, closed: ConnectionClosed) -> Exception:
+        reason = self._reason_of(closed)
+        if isinstance(reason, MOVING_ERRORS):
+            self._lost()
+        return reason
 
     def _reason_of(self, closed: ConnectionClosed) -> Exception:
         received = closed.rcvd
@@ -206,13 +174,29 @@ def error_of(frame: ErrorFrame) -> ScalableError:
 async def open_connection(
     endpoint: Endpoint, kind: str, topic: TopicName, *more: str, hello: Hello
 ) -> Connection:
-    """Open a socket and greet.
+    """Open a socket at the node in use and greet; a node that fails, now or later, is no longer in use.
 
     Raises Unauthenticated, Forbidden, TopicNotFound, ConnectionLost, OSError, TimeoutError.
     """
+    url = endpoint.url
     try:
-        socket = await connect(
-            endpoint.socket_url(kind, topic, *more),
+        socket = await _connect(endpoint, endpoint.socket_url(kind, topic, *more))
+        connection = Connection(socket, topic, lost=partial(endpoint.failed, url))
+        try:
+            await connection.greet(hello)
+        except BaseException:
+            await connection.close()
+            raise
+    except MOVING_ERRORS:
+        endpoint.failed(url)
+        raise
+    return connection
+
+
+async def _connect(endpoint: Endpoint, address: str) -> ClientConnection:
+    try:
+        return await connect(
+            address,
             subprotocols=[Subprotocol(SUBPROTOCOL)],
             additional_headers=endpoint.headers,
             compression=None,
@@ -225,13 +209,6 @@ async def open_connection(
         )
     except InvalidStatus as refused:
         raise _refusal(refused) from refused
-    connection = Connection(socket, topic)
-    try:
-        await connection.greet(hello)
-    except BaseException:
-        await connection.close()
-        raise
-    return connection
 
 
 def _refusal(refused: InvalidStatus) -> Exception:

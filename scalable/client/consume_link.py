@@ -51,6 +51,7 @@ class ConsumeLink:
         changed: Callable[[], None],
     ) -> None:
         self._endpoint, self._topic, self._subscription = endpoint, topic, subscription
+        self._url = endpoint.url
         self._consumer, self._inbox, self._prefetch = consumer, inbox, prefetch
         self._changed = changed
         self._wake = asyncio.Event()
@@ -58,8 +59,8 @@ class ConsumeLink:
 
     @property
     def url(self) -> str:
-        """Give the node's address."""
-        return self._endpoint.url
+        """Give the address of the node that the controller named; another one may stand in for it."""
+        return self._url
 
     def wake(self) -> None:
         """Look again for segments to attach, permits to give and acknowledgements to send."""
@@ -70,9 +71,7 @@ class ConsumeLink:
         await keep_running(self._session, backoff=self._backoff, what=f"consumer {self._consumer}")
 
     def _mine(self) -> list[OwnedSegment]:
-        return [
-            held for held in self._inbox.owned.values() if held.assigned.url.rstrip("/") == self._endpoint.url
-        ]
+        return [held for held in self._inbox.owned.values() if held.assigned.url.rstrip("/") == self._url]
 
     async def _session(self) -> None:
         hello = Hello(protocol=PROTOCOL_VERSION, client="python", consumer=self._consumer)

@@ -13,6 +13,7 @@ from scalable.client.connection import (
     Connection,
     ConnectionLost,
     Endpoint,
+    Urls,
     error_of,
     first_to_end,
     keep_running,
@@ -47,7 +48,7 @@ class StreamConsumer:
 
     def __init__(
         self,
-        url: str,
+        url: Urls,
         topic: TopicName | str,
         subscription: str,
         token: str,
@@ -59,8 +60,8 @@ class StreamConsumer:
         self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
         self.subscription = subscription
-        self._endpoint = Endpoint(url.rstrip("/"), token)
-        self._leader_url = self._endpoint.url
+        self._endpoint = Endpoint(url, token)
+        self._leader_url: str | None = None
         self._initial_position = initial_position
         self._prefetch = prefetch_messages
         self._inbox = Inbox(self.topic)
@@ -208,7 +209,7 @@ class StreamConsumer:
 
     async def _session(self) -> None:
         hello = Hello(protocol=PROTOCOL_VERSION, client="python", consumer=self.name)
-        endpoint, self._leader_url = self._endpoint.at(self._leader_url), self._endpoint.url
+        endpoint, self._leader_url = self._endpoint.at(self._leader_url), None
         try:
             connection = await open_connection(
                 endpoint, "controller", self.topic, self.subscription, hello=hello

@@ -15,6 +15,7 @@ from scalable.client.connection import (
     Connection,
     ConnectionLost,
     Endpoint,
+    Urls,
     error_of,
     first_to_end,
     keep_running,
@@ -63,7 +64,7 @@ class Producer:
 
     def __init__(
         self,
-        url: str,
+        url: Urls,
         topic: TopicName | str,
         token: str,
         *,
@@ -75,7 +76,7 @@ class Producer:
     ) -> None:
         self.name = name or f"producer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
-        self._endpoint = Endpoint(url.rstrip("/"), token)
+        self._endpoint = Endpoint(url, token)
         self._codec = codec
         self._outbox = Outbox(limits or BatchLimits(), producer=self.name)
         self._room = Room(max_bytes=max_pending_bytes, max_messages=max_pending_messages)

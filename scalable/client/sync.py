@@ -9,6 +9,7 @@ from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 from scalable.client.batches import MessageId
+from scalable.client.connection import Urls
 from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Message
 from scalable.client.producer import Producer
@@ -48,7 +49,7 @@ class _Loop:
 class SyncProducer:
     """A `Producer` (see there for the options) for synchronous code; threads may share it."""
 
-    def __init__(self, url: str, topic: TopicName | str, token: str, **options: Any) -> None:
+    def __init__(self, url: Urls, topic: TopicName | str, token: str, **options: Any) -> None:
         self._loop = _Loop()
         self._producer: Producer = self._loop.call(_make(Producer, url, topic, token, **options))
         try:
@@ -95,7 +96,7 @@ class SyncStreamConsumer:
     """A `StreamConsumer` (see there for the options) for synchronous code; iterate for messages."""
 
     def __init__(
-        self, url: str, topic: TopicName | str, subscription: str, token: str, **options: Any
+        self, url: Urls, topic: TopicName | str, subscription: str, token: str, **options: Any
     ) -> None:
         self._loop = _Loop()
         self._consumer: StreamConsumer = self._loop.call(

@@ -1,0 +1,83 @@
+"""The nodes that a client may speak to, which of them it speaks to now, and the token that it shows."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from scalable.domain.names import TopicName
+
+SOCKET_ROOT = "/ws/v2/scalable"
+
+Urls = str | Sequence[str]
+"""The URL of a node, or of several: a sequence, or one text with commas between them."""
+
+
+class Endpoint:
+    """The nodes and a bearer token, which never enters a URL.
+
+    Any node serves any request. `url` is the one in use; a client tells by `failed` that it does not answer,
+    and the next one is in use from then on. Those who were given the same endpoint move on together.
+    """
+
+    def __init__(self, url: Urls, token: str) -> None:
+        """Take the nodes in their order of preference; raises ValueError when one is no http(s) URL."""
+        self.urls = _parsed(url)
+        self.token = token
+        self._used = 0
+
+    def __repr__(self) -> str:
+        return f"Endpoint({', '.join(self.urls)})"
+
+    @property
+    def url(self) -> str:
+        """Give the node in use."""
+        return self.urls[self._used]
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Give the header that carries the token."""
+        return {"Authorization": f"Bearer {self.token}"}
+
+    @property
+    def is_loopback(self) -> bool:
+        """Tell whether the node runs on this machine, where no proxy stands between."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
+
+    def failed(self, url: str) -> None:
+        """Note that a node does not answer; the next one is used, unless somebody moved on already."""
+        if self.url == url:
+            self._used = (self._used + 1) % len(self.urls)
+
+    def at(self, url: str | None) -> Endpoint:
+        """Give the same caller at one node, with the others to fall back to; at no node in particular: this.
+
+        The answer moves on by itself, so a leader that died does not change which node others use.
+        """
+        if url is None:
+            return self
+        first = url.rstrip("/")
+        return Endpoint((first, *(known for known in self.urls if known != first)), self.token)
+
+    def socket_url(self, kind: str, topic: TopicName, *more: str) -> str:
+        """Give the address of a socket, as in `ws://host/ws/v2/scalable/lookup/tenant/namespace/topic`."""
+        parts = urlsplit(self.url)
+        names = (kind, topic.tenant, topic.namespace, topic.name, *more)
+        path = "/".join(quote(part, safe="") for part in names)
+        scheme = "wss" if parts.scheme == "https" else "ws"
+        return urlunsplit((scheme, parts.netloc, f"{parts.path.rstrip('/')}{SOCKET_ROOT}/{path}", "", ""))
+
+
+def _parsed(url: Urls) -> tuple[str, ...]:
+    given = url.split(",") if isinstance(url, str) else url
+    urls = tuple(dict.fromkeys(each.strip().rstrip("/") for each in given))
+    for each in urls or ("",):
+        parts = urlsplit(each)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(f"{each!r} is not the http(s) URL of a node")
+    return urls
