@@ -8,12 +8,11 @@ term, what a leader does that no longer is one.
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
-
-from django.conf import settings
 
 from scalable.api.executor import Call
 from scalable.domain.errors import (
@@ -35,6 +34,14 @@ IDLE_SECONDS = 60.0
 
 SessionKey = tuple[int, str]
 """A subscription's id and a consumer's name."""
+
+
+class SessionState(StrEnum):
+    """Whether a consumer is there, as far as this node knows."""
+
+    CONNECTED = "connected"
+    GRACE = "grace"
+    UNKNOWN = "unknown"
 
 
 class Connection(Protocol):
@@ -105,6 +112,14 @@ class LeaderMemory:
         session = led.sessions.get(key)
         return session is not None and session.connection is connection
 
+    def state(self, incarnation: int, key: SessionKey) -> SessionState:
+        """What this node knows of a session: only a topic's leader knows anything."""
+        led = self._led.get(incarnation)
+        session = None if led is None else led.sessions.get(key)
+        if session is None:
+            return SessionState.UNKNOWN
+        return SessionState.GRACE if session.connection is None else SessionState.CONNECTED
+
     async def leave(self, led: Led, key: SessionKey) -> None:
         """End a session at once; if that fails, its grace period still ends it. Raises TermSuperseded."""
         session = self.session(led, key)
@@ -116,9 +131,10 @@ class LeaderMemory:
         """End the sessions whose grace period is over, and look after topics whose leader died."""
         for name in await self._call(controller.orphaned_topics):
             await self._adopt(name, node_id)
+        grace_seconds = await self._graces()
         for led in list(self._led.values()):
             for key in list(led.sessions):
-                await self._expire(led, key)
+                await self._expire(led, key, grace_seconds.get(led.leader.incarnation))
             if not led.sessions and self._clock() - led.asked_for_at > IDLE_SECONDS:
                 self._led.pop(led.leader.incarnation, None)
 
@@ -139,17 +155,30 @@ class LeaderMemory:
         except (NotLeader, NoLeader, TopicNotFound):
             return
 
-    async def _expire(self, led: Led, key: SessionKey) -> None:
+    async def _graces(self) -> Mapping[int, float]:
+        """Read the grace periods, in seconds, of the topics in which somebody is away."""
+        away = [
+            led.leader.incarnation
+            for led in self._led.values()
+            if any(session.connection is None for session in led.sessions.values())
+        ]
+        if not away:
+            return {}
+        found = await self._call(controller.session_graces, incarnations=away)
+        return dict.fromkeys(away, 0.0) | found  # nobody waits for a deleted topic
+
+    async def _expire(self, led: Led, key: SessionKey, grace_seconds: float | None) -> None:
         session = led.sessions.get(key)
-        if session is None or not self._is_over(session):
+        if session is None or not self._is_over(session, grace_seconds):
             return
         async with session.lock:
-            if self._is_over(session):  # it may have come back while the lock was awaited
+            if self._is_over(session, grace_seconds):  # it may have come back while the lock was awaited
                 await self._try_to_remove(led, key)
 
-    def _is_over(self, session: Session) -> bool:
-        away_seconds = self._clock() - session.disconnected_at
-        return session.connection is None and away_seconds >= settings.SCALABLE_SESSION_GRACE_SECONDS
+    def _is_over(self, session: Session, grace_seconds: float | None) -> bool:
+        if session.connection is not None or grace_seconds is None:
+            return False
+        return self._clock() - session.disconnected_at >= grace_seconds
 
     async def _try_to_remove(self, led: Led, key: SessionKey) -> None:
         try:

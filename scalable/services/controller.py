@@ -5,6 +5,7 @@ concern of this module; the term fences what the leader does on the ground of th
 """
 
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -12,6 +13,7 @@ from django.db import transaction
 
 from scalable import announce
 from scalable.domain.errors import KeySharingMismatch, NoLeader
+from scalable.domain.lifetimes import resolve
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services.settling import settle_locked
@@ -108,6 +110,18 @@ def _take_over(name: TopicName, node_id: uuid.UUID) -> ControllerLeaseView:
 def registrations(*, incarnation: int) -> list[tuple[int, str]]:
     """All registered consumers of a topic as (subscription id, name)."""
     return store.registrations(incarnation)
+
+
+def session_graces(*, incarnations: Collection[int]) -> dict[int, float]:
+    """How many seconds an absent consumer of each topic keeps what it owns; a deleted topic is left out.
+
+    The topic's setting goes over its namespace's, that over the instance's.
+    """
+    default_seconds = float(settings.SCALABLE_SESSION_GRACE_SECONDS)
+    return {
+        incarnation: resolve(topic_seconds, namespace_seconds, default_seconds).value
+        for incarnation, topic_seconds, namespace_seconds in store.session_graces(incarnations)
+    }
 
 
 def find_or_create(

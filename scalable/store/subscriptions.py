@@ -73,6 +73,12 @@ def incarnation_of(name: TopicName) -> int:
     return incarnation
 
 
+def session_graces(incarnations: Collection[int]) -> list[tuple[int, float | None, float | None]]:
+    """The grace periods that these topics and their namespaces set, in seconds, as (topic, own, namespace)."""
+    rows = Topic.objects.filter(pk__in=incarnations)
+    return list(rows.values_list("pk", "session_grace_seconds", "namespace__session_grace_seconds"))
+
+
 def read_layout(incarnation: int) -> Layout:
     """The layout of a topic, without a lock; raises TopicNotFound."""
     rows = list(

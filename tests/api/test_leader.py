@@ -9,11 +9,12 @@ import pytest_asyncio
 from pytest_django import Settings
 
 from scalable.api.executor import ServiceExecutor
-from scalable.api.leader import LeaderMemory
-from scalable.services import controller
+from scalable.api.leader import LeaderMemory, SessionState
+from scalable.models import Namespace, Topic
+from scalable.services import controller, topics
 from scalable.store import subscriptions as store
 from tests.services.group import Group, leader_of
-from tests.topology import make_topic
+from tests.topology import ACTOR, make_topic
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -104,6 +105,56 @@ async def test_an_expiry_that_fails_is_tried_again(node: Node, group: Group) -> 
     assert await consumers(node, group) == ["a"]
     await node.memory.sweep(node_id=node_id)
     assert await consumers(node, group) == []
+
+
+@pytest.mark.parametrize(
+    ("topic_seconds", "namespace_seconds", "expected_seconds"),
+    [(None, None, GRACE_SECONDS), (None, 5.0, 5.0), (90.0, 5.0, 90.0), (0.0, 5.0, 0.0)],
+)
+async def test_the_grace_is_the_topics_over_the_namespaces_over_the_instances(
+    node: Node,
+    group: Group,
+    topic_seconds: float | None,
+    namespace_seconds: float | None,
+    expected_seconds: float,
+) -> None:
+    def write() -> None:
+        Topic.objects.update(session_grace_seconds=topic_seconds)
+        Namespace.objects.update(session_grace_seconds=namespace_seconds)
+
+    await node.executor.call(write)
+    node_id = group.leader.node_id
+    await node.memory.lead(group.topic.name, node_id=node_id)
+    if expected_seconds:
+        node.now = expected_seconds - 1
+        await node.memory.sweep(node_id=node_id)
+        assert await consumers(node, group) == ["a"]
+    node.now = expected_seconds
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == []
+
+
+async def test_a_grace_that_is_made_longer_counts_for_who_is_away_already(node: Node, group: Group) -> None:
+    node_id = group.leader.node_id
+    led = await node.memory.lead(group.topic.name, node_id=node_id)
+    key = await key_of(node, group)
+    assert node.memory.state(group.topic.incarnation, key) is SessionState.GRACE
+    await node.executor.call(lambda: Topic.objects.update(session_grace_seconds=2 * GRACE_SECONDS))
+    node.now = GRACE_SECONDS
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == ["a"]
+    node.memory.connect(led, key, Connection())
+    assert node.memory.state(group.topic.incarnation, key) is SessionState.CONNECTED
+    assert node.memory.state(group.topic.incarnation + 1, key) is SessionState.UNKNOWN
+
+
+async def test_the_sessions_of_a_deleted_topic_are_forgotten(node: Node, group: Group) -> None:
+    node_id = group.leader.node_id
+    await node.memory.lead(group.topic.name, node_id=node_id)
+    key = await key_of(node, group)
+    await node.executor.call(topics.delete_topic, name=group.topic.name, actor=ACTOR, force=True)
+    await node.memory.sweep(node_id=node_id)
+    assert node.memory.state(group.topic.incarnation, key) is SessionState.UNKNOWN
 
 
 async def test_a_new_leader_begins_everyones_grace_anew(node: Node, group: Group) -> None:

@@ -111,6 +111,41 @@ async def test_who_leaves_is_replaced_at_once(processes: ProcessFactory, topic: 
         await nothing_is_pushed(b, 0.5)
 
 
+async def test_a_leave_that_is_followed_at_once_by_the_end_of_the_connection_counts(
+    processes: ProcessFactory, topic: TopicView
+) -> None:
+    """The frames of one write: registration, leave, and the connection is cut without waiting for a word."""
+    node = processes.node(**LONG_GRACE)
+    async with member(node, "b") as b:
+        async with member(node, "a") as a:
+            await share(b, a)
+            await a.peer.send(Leave())
+            a.peer.connection.transport.close()
+        await b.until_owned(0, 1, 2, 3)
+        async with socket(node, CONTROL, consumer="c") as hasty:
+            await hasty.send(Register())
+            await hasty.send(Leave())
+            hasty.connection.transport.close()
+        await b.next_assignment()
+        await b.until_owned(0, 1, 2, 3)
+        await eventually(lambda: are_registered(topic, "b"))
+
+
+async def are_registered(topic: TopicView, *names: str) -> bool:
+    """Tell whether exactly these consumers are registered."""
+    return [name for _, name in await registered(topic)] == list(names)
+
+
+async def test_leaving_twice_is_fine(processes: ProcessFactory, topic: TopicView) -> None:
+    node = processes.node(**LONG_GRACE)
+    for _ in range(2):
+        async with member(node, "a") as a:
+            await a.peer.send(Leave())
+            await a.peer.send(Leave())
+            assert await a.peer.close_code() == 1000
+    assert await registered(topic) == []
+
+
 async def test_a_registration_whose_answer_was_lost_is_repeated(
     processes: ProcessFactory, topic: TopicView
 ) -> None:

@@ -129,8 +129,13 @@ class Socket(AsyncConsumer):
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work beside the frames; the socket's end cancels it, and its failure ends the socket."""
-        task = asyncio.create_task(work)
+        task = self.keep(work)
         self._tasks.add(task)
+        return task
+
+    def keep(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run work that the socket's end does not cancel but `closed`; its failure ends the socket."""
+        task = asyncio.create_task(work)
         task.add_done_callback(self._task_done)
         return task
 

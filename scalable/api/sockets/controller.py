@@ -36,6 +36,8 @@ from scalable.wire.frames import (
 )
 
 MAX_WAITING_FRAMES = 1_024
+LEAVE_SECONDS = 30.0
+"""How long the frames before a leave may take when the socket has ended already; then the grace begins."""
 
 
 class ControllerSocket(FollowingSocket):
@@ -51,11 +53,13 @@ class ControllerSocket(FollowingSocket):
         self._led: Led | None = None
         self._subscription: SubscriptionView | None = None
         self._pushed: tuple[int, int] | None = None
+        self._handler: asyncio.Task[None] | None = None
+        self._leaving = False
 
     async def opened(self, hello: Hello) -> None:
         """Name the consumer; nothing is registered yet."""
         self.consumer = validate_part(hello.consumer or "", "consumer")
-        self.spawn(self._handle_frames())
+        self._handler = self.keep(self._handle_frames())
         self.push(
             Welcome(
                 protocol=PROTOCOL_VERSION,
@@ -71,9 +75,17 @@ class ControllerSocket(FollowingSocket):
             self._waiting.put_nowait(frame)
         except asyncio.QueueFull:
             raise TooManyRequests(limit=MAX_WAITING_FRAMES, retry_after_seconds=1.0) from None
+        self._leaving = self._leaving or isinstance(frame, Leave)
 
     async def closed(self) -> None:
-        """Begin the grace period, unless the consumer left or came back on another socket."""
+        """Begin the grace period, unless the consumer left or came back on another socket.
+
+        Who says that it leaves need not wait for the answer: its frames are handled first.
+        """
+        if self._handler is not None:
+            if self._leaving:
+                await asyncio.wait({self._handler}, timeout=LEAVE_SECONDS)
+            self._handler.cancel()
         if self._led is not None and self._subscription is not None:
             node.leader.disconnect(self._led, self._key, self)
 
@@ -87,6 +99,7 @@ class ControllerSocket(FollowingSocket):
                     await self._release(frame)
                 case Leave():
                     await self._leave()
+                    return
 
     async def _register(self, frame: Register) -> None:
         if self._subscription is not None:
