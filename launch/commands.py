@@ -19,6 +19,8 @@ from launch.supervisor import Report
 
 FAST_TESTS = ("tests/domain", "tests/wire", "tests/store", "tests/services")
 DEFAULT_DATA = ROOT / ".data"
+MOST_OF_A_KIND = 16
+"""Nodes or workers of one instance: more than that is no matter of one machine."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -51,11 +53,18 @@ def _port(text: str) -> int:
     return number
 
 
+def _few(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdigit() else 0
+    if not 1 <= number <= MOST_OF_A_KIND:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 1 and {MOST_OF_A_KIND}")
+    return number
+
+
 def _instance_options() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(add_help=False)
     options.add_argument("--data-dir", type=Path, metavar="D", default=DEFAULT_DATA, help="default: .data")
     options.add_argument(
-        "--port", type=_port, metavar="N", help="port of the web node; default: 8080, or a free one"
+        "--port", type=_port, metavar="N", help="port of the (first) web node; default: 8080, or free"
     )
     options.add_argument("--verbose", action="store_true", help="show the processes' logs too")
     return options
@@ -66,6 +75,10 @@ def up(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="./run up", parents=[_instance_options()], description=up.__doc__, allow_abbrev=False
     )
+    parser.add_argument(
+        "--nodes", type=_few, metavar="N", default=1, help="web nodes, each at a port of its own; default: 1"
+    )
+    parser.add_argument("--workers", type=_few, metavar="N", default=1, help="Celery workers; default: 1")
     parser.add_argument("--no-demo", action="store_true", help="only start the services")
     parser.add_argument(
         "--no-spark", action="store_true", help="without the load reporter; implies --no-demo"
@@ -77,6 +90,8 @@ def up(argv: Sequence[str]) -> int:
         options.data_dir,
         port=options.port,
         report=report,
+        nodes=options.nodes,
+        workers=options.workers,
         with_spark=not options.no_spark,
         echo=options.verbose,
     ) as instance:
@@ -99,8 +114,9 @@ def _serve(instance: Instance, *, with_demo: bool) -> NoReturn:
 def _greet(services: RunningServices, *, new_password: str | None) -> None:
     directory = services.data_directory
     password = new_password or f"(in {directory / PASSWORD_FILE}, unless you changed it)"
+    others = "".join(f"  and at      {url}/\n" for url in services.urls[1:])
     print(
-        f"\n  Dashboard   {services.url}/\n"
+        f"\n  Dashboard   {services.url}/\n{others}"
         f"  Login       {SUPERUSER}   password {password}\n"
         f"  REST        {services.url}/docs   token in {directory / 'admin-token'}\n"
         f"  Logs        {directory / 'logs'}\n"

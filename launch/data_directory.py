@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,15 @@ LOCK_POLL_SECONDS = 0.1
 class RunningServices:
     """What a program needs to talk to a running instance through its public doors."""
 
-    url: str
+    urls: tuple[str, ...]
     data_directory: Path
     admin_token: str
     system_token: str
+
+    @property
+    def url(self) -> str:
+        """The first web node, which prints and links name."""
+        return self.urls[0]
 
 
 class DataDirectory:
@@ -94,10 +99,10 @@ class DataDirectory:
         known = self.read_json("ports.json")
         return {str(name): int(port) for name, port in known.items()} if isinstance(known, dict) else {}
 
-    def publish(self, url: str) -> RunningServices:
-        """Tell other commands where the instance that runs here can be reached."""
-        self.write_json("services.json", {"url": url, "pid": os.getpid()})
-        return self._services(url)
+    def publish(self, urls: Sequence[str]) -> RunningServices:
+        """Tell other commands where the web nodes of the instance that runs here can be reached."""
+        self.write_json("services.json", {"url": urls[0], "urls": list(urls), "pid": os.getpid()})
+        return self._services(urls)
 
     def withdraw(self) -> None:
         (self.path / "services.json").unlink(missing_ok=True)
@@ -107,11 +112,11 @@ class DataDirectory:
         known = self.read_json("services.json")
         if not isinstance(known, dict) or not self._locked_by_another():
             return None
-        return self._services(str(known["url"]))
+        return self._services(known.get("urls") or [str(known["url"])])
 
-    def _services(self, url: str) -> RunningServices:
+    def _services(self, urls: Sequence[str]) -> RunningServices:
         tokens = [(self.path / f"{role}-token").read_text().strip() for role in ("admin", "system")]
-        return RunningServices(url, self.path, *tokens)
+        return RunningServices(tuple(urls), self.path, *tokens)
 
     def _locked_by_another(self) -> bool:
         try:

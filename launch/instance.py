@@ -20,7 +20,8 @@ DEFAULT_PORT = 8080
 class Instance:
     """The services of one data directory; as a context manager they run inside the block.
 
-    `port` is the web node's: one that was asked for must be free, else the last one or 8080 is preferred.
+    `port` is the first web node's: one that was asked for must be free, else the last one or 8080 is
+    preferred. Further nodes have their last ports again, or free ones.
     """
 
     def __init__(
@@ -29,9 +30,12 @@ class Instance:
         *,
         port: int | None,
         report: Report,
+        nodes: int = 1,
+        workers: int = 1,
         with_spark: bool = True,
         echo: bool = False,
     ) -> None:
+        self._nodes, self._workers = nodes, workers
         self._with_spark = with_spark
         self._directory = DataDirectory(data_directory)
         self._wanted_port = port
@@ -62,28 +66,43 @@ class Instance:
 
     def _start(self) -> None:
         known = self._directory.ports()
-        port = self._web_port(known)
-        environment = {
-            **self._addresses(known),
-            **self._secrets(),
-            "SCALABLE_NODE_URL": f"http://{HOST}:{port}",
-        }
-        self._directory.write_json("ports.json", {**known, "web": port})
-        self._prepare(environment)
-        web = self._supervisor.launch(web_spec(port=port, environment=environment))
-        worker = self._supervisor.launch(worker_spec(environment=environment))
-        self._supervisor.await_ready(web, label="web node")
-        self._supervisor.await_ready(worker, label="worker")
+        ports = self._web_ports(known)
+        environment = {**self._addresses(known), **self._secrets()}
+        urls = [f"http://{HOST}:{port}" for port in ports.values()]
+        self._directory.write_json("ports.json", {**known, **ports})
+        self._prepare({**environment, "SCALABLE_NODE_URL": urls[0]})
+        self._start_product(ports, {**environment, "SCALABLE_NODE_URL": urls[0]})
+        if self._with_spark:
+            self._start_reporter(urls)
+        self._supervisor.watch()
+        self._services = self._directory.publish(urls)
+
+    def _start_product(self, ports: dict[str, int], environment: dict[str, str]) -> None:
+        """Start nodes and workers side by side, then beat."""
+        launched = [
+            (name, self._supervisor.launch(_node_spec(name, port, environment)))
+            for name, port in ports.items()
+        ]
+        launched += [
+            (name, self._supervisor.launch(worker_spec(environment=environment, name=name)))
+            for name in _numbered("worker", self._workers)
+        ]
+        for name, process in launched:
+            self._supervisor.await_ready(process, label=name)
         schedule = self._directory.path / "beat-schedule"
         self._supervisor.start(beat_spec(environment=environment, schedule=schedule), label="beat")
-        if self._with_spark:
-            self._start_reporter(port)
-        self._supervisor.watch()
-        self._services = self._directory.publish(f"http://{HOST}:{port}")
 
-    def _web_port(self, known: dict[str, int]) -> int:
+    def _web_ports(self, known: dict[str, int]) -> dict[str, int]:
+        first, *others = _numbered("web", self._nodes)
+        ports = {first: self._first_port(known.get(first, DEFAULT_PORT))}
+        for name in others:
+            port = free_port(known.get(name, 0))
+            ports[name] = port if port not in ports.values() else free_port()
+        return ports
+
+    def _first_port(self, preferred: int) -> int:
         if self._wanted_port is None:
-            return free_port(known.get("web", DEFAULT_PORT))
+            return free_port(preferred)
         if not is_free(self._wanted_port):
             raise LaunchError(f"port {self._wanted_port} is taken", "choose another one with --port")
         return self._wanted_port
@@ -124,12 +143,20 @@ class Instance:
         if password_file.exists() and not had_password:
             self.new_password = password_file.read_text().strip()
 
-    def _start_reporter(self, port: int) -> None:
+    def _start_reporter(self, urls: list[str]) -> None:
         java = java_environment()
         if java is None:
             self._report("no Java 17 or newer found: load is not reported, topics scale by consumers alone")
             return
-        self._supervisor.launch(
-            reporter_spec(url=f"http://{HOST}:{port}", directory=self._directory.path, java=java)
-        )
+        self._supervisor.launch(reporter_spec(urls=urls, directory=self._directory.path, java=java))
         self._report("Spark load reporter started")
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    """Name several processes of a kind: `web`, `web-2`, `web-3`."""
+    return [name, *(f"{name}-{number}" for number in range(2, count + 1))]
+
+
+def _node_spec(name: str, port: int, environment: dict[str, str]) -> ProcessSpec:
+    url = f"http://{HOST}:{port}"
+    return web_spec(port=port, environment={**environment, "SCALABLE_NODE_URL": url}, name=name)

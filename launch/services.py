@@ -2,7 +2,7 @@
 
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from celery import Celery
@@ -26,11 +26,11 @@ def server_argv(application: str, *, port: int) -> tuple[str, ...]:
     )
 
 
-def web_spec(*, port: int, environment: Mapping[str, str]) -> ProcessSpec:
+def web_spec(*, port: int, environment: Mapping[str, str], name: str = "web") -> ProcessSpec:
     """Describe a web node that listens on `port`; it is ready when `/livez` answers."""
     url = f"http://{HOST}:{port}"
     return ProcessSpec(
-        name="web",
+        name=name,
         argv=server_argv("scalable.asgi:application", port=port),
         environment={**SETTINGS, "SCALABLE_NODE_URL": url, **environment},
         ready=lambda: serves(f"{url}/livez"),
@@ -67,15 +67,15 @@ def beat_spec(*, environment: Mapping[str, str], schedule: Path) -> ProcessSpec:
     )
 
 
-def reporter_spec(*, url: str, directory: Path, java: Mapping[str, str]) -> ProcessSpec:
-    """Describe the Spark job that turns load samples into load reports, for the node at `url`.
+def reporter_spec(*, urls: Sequence[str], directory: Path, java: Mapping[str, str]) -> ProcessSpec:
+    """Describe the Spark job that turns load samples into load reports, for any of the nodes.
 
     It works through the public API alone: addresses and secrets of the servers behind it are withheld.
     """
     return ProcessSpec(
         name="spark",
         argv=(
-            *(sys.executable, "-m", "spark.load_report", "--url", url),
+            *(sys.executable, "-m", "spark.load_report", "--url", ",".join(urls)),
             *("--token-file", str(directory / "system-token")),
             *("--directory", str(directory / "spark" / "load-report")),
         ),

@@ -234,7 +234,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
     node = environment.get("SCALABLE_NODE_URL") or "http://127.0.0.1:8080"
     parser = argparse.ArgumentParser(prog="python -m spark.load_report", description=_SUMMARY)
     add = parser.add_argument
-    add("--url", default=node, help="a web node (SCALABLE_NODE_URL)")
+    add("--url", default=node, help="a web node, or several with commas (SCALABLE_NODE_URL)")
     add("--token-file", type=Path, default=Path(token), help="a token of the role system")
     add("--master", default=environment.get("SPARK_MASTER") or "local[2]", help="(SPARK_MASTER)")
     add("--directory", type=Path, default=data / "spark" / "load-report", help="local files")
@@ -246,7 +246,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     chosen = parser.parse_args(arguments)
     return ReportOptions(
-        url=chosen.url.rstrip("/"),
+        url=chosen.url,
         token_file=chosen.token_file,
         directory=chosen.directory.resolve(),
         checkpoint=chosen.checkpoint or str(chosen.directory.resolve() / "checkpoint"),

@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
+from itertools import cycle
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -54,7 +55,7 @@ class BatchPage:
 
 @dataclass(frozen=True, slots=True)
 class NodeClient:
-    """A web node as Spark sees it; picklable, so that executors use the same."""
+    """A web node as Spark sees it, or several with commas between their URLs; executors get it pickled."""
 
     url: str
     token: str
@@ -82,9 +83,10 @@ class NodeClient:
 
     def _request(self, method: str, path: str, body: bytes | None = None) -> Answer:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
-        request = urllib.request.Request(self.url + path, data=body, headers=headers, method=method)
+        urls = cycle(url.rstrip("/") for url in self.url.split(","))
 
         def once() -> Answer:
+            request = urllib.request.Request(next(urls) + path, data=body, headers=headers, method=method)
             with urllib.request.urlopen(request, timeout=self.timeout_seconds) as response:
                 return response.read(), response.headers
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from launch import commands
 from launch.embedded import remove_postgres
 from launch.process import ROOT
 from tests.launch.children import MARK, kill_hard, marked, wait_until
@@ -33,8 +34,8 @@ class Launched:
         self.output = folder / "output"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, without: str = "--no-spark") -> None:
-        command = [sys.executable, "-m", "launch", "up", without, "--data-dir", str(self.data)]
+    def start(self, *options: str, without: str = "--no-spark") -> None:
+        command = [sys.executable, "-m", "launch", "up", without, "--data-dir", str(self.data), *options]
         replaced = (
             "DATABASE_URL",
             "REDIS_URL",
@@ -63,6 +64,10 @@ class Launched:
     @property
     def url(self) -> str:
         return str(json.loads((self.data / "services.json").read_text())["url"])
+
+    @property
+    def urls(self) -> list[str]:
+        return [str(url) for url in json.loads((self.data / "services.json").read_text())["urls"]]
 
     def signal(self, number: signal.Signals) -> int:
         """Send a signal to the supervisor alone, and wait for its end."""
@@ -161,6 +166,34 @@ def test_whatever_dies_comes_back(launched: Launched) -> None:
         kill_hard(before.pid)
         wait_until(partial(launched.replaced, before, *words), seconds=30)
     wait_until(lambda: serves(launched.url), seconds=30)
+
+
+def test_each_of_several_nodes_and_workers_comes_back_alone_and_keeps_its_address(launched: Launched) -> None:
+    launched.start("--nodes", "2", "--workers", "2")
+    urls = launched.urls
+    assert len(set(urls)) == 2
+    assert all(serves(url) and url in launched.output.read_text() for url in urls)
+    nodes, workers = launched.children("uvicorn"), launched.children("celery", "worker")
+    assert (len(nodes), len(workers)) == (2, 2)
+    port = urls[1].rpartition(":")[2]
+    second = launched.child("uvicorn", port)
+    kill_hard(second.pid)
+    wait_until(partial(launched.replaced, second, "uvicorn", port), seconds=30)
+    wait_until(lambda: serves(urls[1]), seconds=30)
+    assert all(process.is_running() for process in (*nodes, *workers) if process.pid != second.pid)
+    assert launched.signal(signal.SIGTERM) == 0
+    launched.start("--nodes", "2")
+    assert launched.urls == urls
+
+
+@pytest.mark.parametrize("option", ["--nodes", "--workers"])
+@pytest.mark.parametrize("number", ["0", "-1", "17", "two"])
+def test_a_number_of_processes_that_makes_no_sense_is_refused(
+    option: str, number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        commands.up([f"{option}={number}"])
+    assert f"{number!r} is not a number between 1 and 16" in capsys.readouterr().err
 
 
 def test_two_instances_live_side_by_side(launched: Launched, tmp_path: Path) -> None:
