@@ -16,6 +16,8 @@ from scalable.wire.batch import BatchHeader, check_batch
 from scalable.wire.marks import Mark, flatten
 
 MAX_BATCHES_PER_APPEND = 1_000
+MAX_BATCHES_AHEAD = 1_000
+"""So far above the frontier an acknowledgement may reach, and so many batches one claim looks at."""
 
 
 def checked_headers(batches: Sequence[bytes]) -> list[BatchHeader]:
@@ -52,7 +54,15 @@ def ack_refusal(
     end_offset: int,
 ) -> ScalableError | None:
     """Name why an acknowledgement must be refused, if it must."""
-    if generation != cursor.generation:
+    refusal = fence_refusal(key, cursor, generation=generation, incarnation=incarnation)
+    return refusal or position_refusal(key, position=position, low=0, high=end_offset)
+
+
+def fence_refusal(
+    key: SegmentKey, cursor: CursorState, *, generation: int | None, incarnation: int | None
+) -> ScalableError | None:
+    """Name which fence of a cursor does not let the caller through, if one does not; None passes any."""
+    if generation is not None and generation != cursor.generation:
         return GenerationSuperseded(
             segment_id=key.segment_id, generation=generation, current_generation=cursor.generation
         )
@@ -63,12 +73,29 @@ def ack_refusal(
             incarnation=incarnation,
             current=cursor.incarnation,
         )
-    return position_refusal(key, position=position, low=0, high=end_offset)
+    return None
+
+
+def range_refusal(
+    key: SegmentKey, ranges: Iterable[tuple[int, int]], *, end_offset: int
+) -> PositionInvalid | None:
+    """Name the first range that cannot be acknowledged, if there is one."""
+    for first, end in ranges:
+        refusal = position_refusal(key, position=end, low=max(0, first) + 1, high=end_offset)
+        if refusal or first < 0:
+            return refusal or position_refusal(key, position=first, low=0, high=end_offset)
+    return None
+
+
+def too_far_ahead(key: SegmentKey, position: int) -> PositionInvalid:
+    """Make the error of an acknowledgement far above everything that was delivered."""
+    problem = f"it lies more than {MAX_BATCHES_AHEAD} batches above what was delivered"
+    return PositionInvalid(segment_id=key.segment_id, position=position, problem=problem)
 
 
 def position_refusal(key: SegmentKey, *, position: int, low: int, high: int) -> PositionInvalid | None:
     """Name why a position cannot be taken, if it cannot."""
     if low <= position <= high:
         return None
-    problem = f"the segment's positions go from {low} to {high}"
+    problem = f"positions from {low} to {high} are possible here"
     return PositionInvalid(segment_id=key.segment_id, position=position, problem=problem)

@@ -1,15 +1,13 @@
 """A segment port in memory, for tests and simulation; it forgets everything with its process."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from threading import RLock
+from itertools import islice
 
 from scalable.domain.errors import (
     LeaseLost,
-    SegmentStoreMissing,
     SegmentTerminated,
-    SubscriptionNotFound,
 )
 from scalable.domain.keyspace import HashRange
 from scalable.segments.checks import (
@@ -19,7 +17,11 @@ from scalable.segments.checks import (
     partly_duplicate,
     position_refusal,
 )
+from scalable.segments.memory_claims import MemoryClaims
+from scalable.segments.memory_store import Store, Times
+from scalable.segments.pending import Pending
 from scalable.segments.port import (
+    MAX_ACKNOWLEDGED,
     AppendResult,
     CursorState,
     Fence,
@@ -29,35 +31,8 @@ from scalable.segments.port import (
     SegmentStats,
     StoredBatch,
 )
-from scalable.wire.batch import NO_SEQUENCE, BatchHeader
+from scalable.wire.batch import NO_SEQUENCE, BatchHeader, decode_header
 from scalable.wire.marks import Mark, Verdict, clip, flatten, judge
-
-
-@dataclass(slots=True)
-class _Store:
-    hash_range: HashRange
-    created_at_ms: int
-    terminated_at_ms: int | None = None
-    start_offset: int = 0
-    batches: list[StoredBatch] = field(default_factory=list)
-    fences: dict[str, int] = field(default_factory=dict)
-    own: dict[str, int] = field(default_factory=dict)
-    inherited: dict[str, list[Mark]] = field(default_factory=dict)
-    places: dict[tuple[str, int, int], int] = field(default_factory=dict)
-    cursors: dict[str, CursorState] = field(default_factory=dict)
-
-    @property
-    def end_offset(self) -> int:
-        return self.batches[-1].base_offset + self.batches[-1].count if self.batches else self.start_offset
-
-    @property
-    def producers(self) -> set[str]:
-        return self.own.keys() | self.inherited.keys()
-
-    def marks(self, producer: str) -> list[Mark]:
-        own = self.own.get(producer, NO_SEQUENCE)
-        whole = Mark(self.hash_range.start, self.hash_range.end, own)
-        return flatten([whole, *self.inherited.get(producer, [])])
 
 
 @dataclass(slots=True)
@@ -70,15 +45,10 @@ class _Append:
     own: int = NO_SEQUENCE
 
 
-class MemorySegments:
-    """A `SegmentPort` in memory; safe for threads. `now_ms` stamps what is made and sealed."""
+class MemorySegments(MemoryClaims):
+    """A `SegmentPort` in memory; safe for threads. `now_ms` is the server's clock."""
 
     transactional = False
-
-    def __init__(self, *, now_ms: Callable[[], int] = lambda: 0) -> None:
-        self._now_ms = now_ms
-        self._stores: dict[SegmentKey, _Store] = {}
-        self._lock = RLock()
 
     # Stores
 
@@ -87,7 +57,7 @@ class MemorySegments:
     ) -> None:
         """Make a store; see SegmentPort."""
         with self._lock:
-            store = self._stores.setdefault(key, _Store(hash_range, self._now_ms()))
+            store = self._stores.setdefault(key, Store(hash_range, self._now_ms()))
             _pass_fence(store, fence)
             for subscription in subscriptions:
                 self.create_cursor(key, subscription=subscription, position=None)
@@ -156,6 +126,11 @@ class MemorySegments:
             plan = _Append(own=store.own.get(producer, NO_SEQUENCE) if producer else NO_SEQUENCE)
             for header, payload in zip(headers, batches, strict=True):
                 _plan_batch(plan, key, store, header, payload, producer)
+            now = max(store.last_append_ms, self._now_ms())
+            store.times |= {
+                batch.base_offset: Times(now, decode_header(batch.payload).deliver_at_ms)
+                for batch in plan.stored
+            }
             store.batches += plan.stored
             store.places |= plan.places
             if producer is not None and plan.own > NO_SEQUENCE:
@@ -196,6 +171,7 @@ class MemorySegments:
             if gone:
                 store.start_offset = gone[-1].base_offset + gone[-1].count
                 del store.batches[: len(gone)]
+                store.times = {batch.base_offset: store.times[batch.base_offset] for batch in store.batches}
                 store.places = {
                     place: offset for place, offset in store.places.items() if offset >= store.start_offset
                 }
@@ -215,16 +191,19 @@ class MemorySegments:
         with self._lock:
             if key in self._stores:
                 self._stores[key].cursors.pop(subscription, None)
+                self._stores[key].pending.pop(subscription, None)
 
     def cursor(self, key: SegmentKey, *, subscription: str) -> CursorState | None:
         """One cursor; see SegmentPort."""
         with self._lock:
-            return self._store(key).cursors.get(subscription)
+            self._store(key)
+            return next((each for each in self.cursors(key) if each.subscription == subscription), None)
 
     def cursors(self, key: SegmentKey) -> Sequence[CursorState]:
         """All cursors; see SegmentPort."""
         with self._lock:
-            return [cursor for _, cursor in sorted(self._store(key).cursors.items())]
+            store = self._store(key)
+            return [_with_ranges(store, cursor) for _, cursor in sorted(store.cursors.items())]
 
     def own(self, key: SegmentKey, *, subscription: str, generation: int) -> None:
         """Raise the ownership generation; see SegmentPort."""
@@ -255,9 +234,10 @@ class MemorySegments:
             )
             if refusal is not None:
                 raise refusal
-            moved = replace(cursor, position=max(cursor.position, position))
-            self._store(key).cursors[subscription] = moved
-            return moved
+            pending = self._pending(key, subscription)
+            pending.carve(0, position)
+            pending.frontier = max(pending.frontier, position)
+            return self._moved(key, subscription)
 
     def seek(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
         """Move the cursor anywhere; see SegmentPort."""
@@ -268,21 +248,16 @@ class MemorySegments:
                 raise refusal
             moved = replace(cursor, position=position, incarnation=cursor.incarnation + 1)
             store.cursors[subscription] = moved
+            store.pending[subscription] = Pending(position)
             return moved
 
-    def _store(self, key: SegmentKey) -> _Store:
-        if key not in self._stores:
-            raise SegmentStoreMissing(segment_id=key.segment_id)
-        return self._stores[key]
 
-    def _cursor(self, key: SegmentKey, subscription: str) -> CursorState:
-        cursor = self._store(key).cursors.get(subscription)
-        if cursor is None:
-            raise SubscriptionNotFound(subscription=subscription)
-        return cursor
+def _with_ranges(store: Store, cursor: CursorState) -> CursorState:
+    pending = store.pending.get(cursor.subscription) or Pending(cursor.position)
+    return replace(cursor, acknowledged=tuple(islice(pending.acknowledged(), MAX_ACKNOWLEDGED)))
 
 
-def _pass_fence(store: _Store, fence: Fence | None) -> None:
+def _pass_fence(store: Store, fence: Fence | None) -> None:
     if fence is None:
         return
     if store.fences.get(fence.operation_id, fence.token) > fence.token:
@@ -291,7 +266,7 @@ def _pass_fence(store: _Store, fence: Fence | None) -> None:
 
 
 def _plan_batch(
-    plan: _Append, key: SegmentKey, store: _Store, header: BatchHeader, payload: bytes, producer: str | None
+    plan: _Append, key: SegmentKey, store: Store, header: BatchHeader, payload: bytes, producer: str | None
 ) -> None:
     place = _place(header, store.hash_range)
     if producer is not None and header.first_sequence != NO_SEQUENCE:

@@ -6,11 +6,14 @@ ports are walked through the phases of `scalable.domain.operations`, so each of 
 repeat.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from scalable.domain.keyspace import HashRange
+
+MAX_ACKNOWLEDGED = 1_000
+"""So many ranges above its position does a cursor's state name."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -80,12 +83,70 @@ class ReadResult:
 
 @dataclass(frozen=True, slots=True)
 class CursorState:
-    """A subscription's position in one segment: everything below `position` is acknowledged."""
+    """A subscription's position in one segment: everything below `position` is acknowledged.
+
+    `acknowledged` has the ranges [first, end) that are acknowledged above it, the lowest 1,000; only `cursor`
+    and `cursors` fill it.
+    """
 
     subscription: str
     position: int
     incarnation: int
     generation: int
+    acknowledged: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CursorBacklog:
+    """What a cursor has before it: `acknowledged` counts the messages acknowledged above its position."""
+
+    segment_id: int
+    cursor: str
+    position: int
+    acknowledged: int
+    start_offset: int
+    end_offset: int
+    terminated: bool
+
+    @property
+    def backlog(self) -> int:
+        """The number of messages that a consumer would still receive; never negative."""
+        return max(0, self.end_offset - max(self.position, self.start_offset) - self.acknowledged)
+
+
+class ClaimedRange(NamedTuple):
+    """Offsets [first, end) that one consumer got, and for the how manieth time they are delivered."""
+
+    first: int
+    end: int
+    deliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedBatch:
+    """One batch of which a consumer claimed the messages in `ranges`, and no others."""
+
+    base_offset: int
+    count: int
+    payload: bytes
+    ranges: tuple[ClaimedRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimResult:
+    """What was claimed, and what is left.
+
+    `incarnation` is the cursor's, to be named when these messages are acknowledged. `at_end`: sealed, and
+    every message was claimed or held back at least once. `drained`: sealed, and every message is
+    acknowledged. `next_due_seconds` is given when nothing was claimed: until then nothing that is there now
+    can be claimed (None: nothing is there).
+    """
+
+    batches: tuple[ClaimedBatch, ...]
+    incarnation: int
+    at_end: bool
+    drained: bool
+    next_due_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +246,96 @@ class SegmentPort(Protocol):
 
     def seek(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
         """Set the position in either direction and raise the cursor's incarnation; raises PositionInvalid."""
+
+    def offset_at(self, key: SegmentKey, *, time_ms: int) -> int:
+        """The first offset that was appended at or after a time (Unix, the server's clock), else the end.
+
+        The times of a store never fall. Raises SegmentStoreMissing.
+        """
+
+    def offsets_at(self, *, incarnation: int, time_ms: int) -> Mapping[int, int]:
+        """`offset_at` of every segment of a topic, by segment id."""
+
+    def backlog(self, key: SegmentKey, *, subscription: str) -> int:
+        """The number of messages that a consumer would still receive, those that others hold counted.
+
+        Raises SubscriptionNotFound, SegmentStoreMissing.
+        """
+
+    def backlogs(self, *, incarnation: int, subscription: str | None = None) -> Sequence[CursorBacklog]:
+        """All cursors of a topic, by segment id and name; or those of a subscription: `name` and `name/...`."""
+
+    def skip(self, key: SegmentKey, *, subscription: str, count: int) -> CursorState:
+        """Acknowledge the next `count` messages that are not, at most to the end; the others stay as they are.
+
+        Like a seek it raises the cursor's incarnation and takes back every claim. Raises
+        SubscriptionNotFound, SegmentStoreMissing; ValueError for a negative count.
+        """
+
+    def acknowledge_ranges(
+        self,
+        key: SegmentKey,
+        *,
+        subscription: str,
+        generation: int | None,
+        ranges: Sequence[tuple[int, int]],
+        incarnation: int | None = None,
+    ) -> CursorState:
+        """Acknowledge the messages of [first, end) each, all ranges or none, whoever holds them.
+
+        `generation` and `incarnation`: None for any. Raises GenerationSuperseded, CursorSought,
+        PositionInvalid (an empty range, one behind the end, or more than 1,000 batches above what was ever
+        claimed or acknowledged), SubscriptionNotFound, SegmentStoreMissing.
+        """
+
+    def claim(
+        self,
+        key: SegmentKey,
+        *,
+        subscription: str,
+        consumer: str,
+        session: str,
+        max_messages: int,
+        max_bytes: int,
+        lease_seconds: float,
+    ) -> ClaimResult:
+        """Give messages to a session until they are acknowledged or the lease is over, never to two at once.
+
+        First what was claimed or held back and is due, in the order of that; then messages that were never
+        claimed. A batch whose time of delivery lies ahead is held back until then. Bounded by all limits, but
+        at least one message if any is due. With 100,000 ranges unacknowledged no new ones are begun. Raises
+        SubscriptionNotFound, SegmentStoreMissing.
+        """
+
+    def renew(
+        self,
+        key: SegmentKey,
+        *,
+        subscription: str,
+        session: str,
+        lease_seconds: float,
+        ranges: Sequence[tuple[int, int]] | None = None,
+    ) -> int:
+        """Let the session's claims (in `ranges`) last from now on; give the number of messages it still has.
+
+        Raises SubscriptionNotFound, SegmentStoreMissing.
+        """
+
+    def return_claims(
+        self,
+        key: SegmentKey,
+        *,
+        subscription: str,
+        session: str,
+        ranges: Sequence[tuple[int, int]] | None,
+        delay_seconds: float = 0,
+        count_delivery: bool = True,
+    ) -> int:
+        """Take claims back from a session: in `ranges`, due again after a delay; or (None) all.
+
+        Without `count_delivery`, and for None, the delivery is not counted. Gives the number of messages;
+        what the session does not hold is left alone. Raises SubscriptionNotFound, SegmentStoreMissing.
+        """
 
     def trim(self, key: SegmentKey, *, before_offset: int, max_batches: int) -> int:
         """Delete whole batches below `before_offset`, at most `max_batches`, and return the new start offset.
