@@ -59,6 +59,7 @@ class Topic(models.Model):
     last_merge_at = models.DateTimeField(null=True)
     last_rebucket_at = models.DateTimeField(null=True)
     next_evaluation_at = models.DateTimeField(null=True, db_index=True)
+    next_sweep_at = models.DateTimeField(null=True, db_index=True)
 
     class Meta:
         constraints = [

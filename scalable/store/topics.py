@@ -18,6 +18,7 @@ from scalable.models import ControllerLease, Namespace, Subscription
 from scalable.models import Segment as SegmentRow
 from scalable.models import Topic as TopicRow
 from scalable.store.clock import milliseconds, moment, optional_milliseconds
+from scalable.store.retention import write_history
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,12 @@ def lock(name: TopicName) -> TopicView:
 def lock_incarnation(incarnation: int) -> TopicView:
     """Lock a topic's row by its incarnation and read it; raises TopicNotFound."""
     return _lock(TopicRow.objects.filter(pk=incarnation), f"#{incarnation}")
+
+
+def hold(incarnation: int) -> None:
+    """Lock a topic's row without reading its segments; raises TopicNotFound."""
+    if not TopicRow.objects.select_for_update(no_key=True).filter(pk=incarnation).values_list("pk").first():
+        raise TopicNotFound(topic=f"#{incarnation}")
 
 
 def lock_to_delete(name: TopicName) -> TopicView:
@@ -153,10 +160,13 @@ def reserve(topic: TopicView, layout: Layout) -> int:
     return raise_revision(topic.incarnation, next_segment_id=layout.next_segment_id)
 
 
-def write_layout(topic: TopicView, layout: Layout, **columns: Any) -> int:
+def write_layout(
+    topic: TopicView, layout: Layout, *, end_offsets: Mapping[int, int] | None = None, **columns: Any
+) -> int:
     """Replace the topic's layout by a later one, row by changed row, and give the new revision.
 
-    `columns` of the topic's own row are written in the same statement as its epoch.
+    `columns` of the topic's own row are written in the same statement as its epoch. Segments that are gone
+    go into the history, with these end offsets.
     """
     before = topic.layout.segments
     changed = [segment for key, segment in layout.segments.items() if before.get(key) not in (None, segment)]
@@ -165,9 +175,11 @@ def write_layout(topic: TopicView, layout: Layout, **columns: Any) -> int:
         _segment_rows(topic.incarnation, segment.segment_id).update(**_columns(segment))
     added = layout.segments.keys() - before.keys()
     _insert_segments(topic.incarnation, (layout.segments[key] for key in added))
-    gone = list(before.keys() - layout.segments.keys())
+    gone = [segment for key, segment in before.items() if key not in layout.segments]
     if gone:
-        SegmentRow.objects.filter(topic_id=topic.incarnation, segment_id__in=gone).delete()
+        write_history(topic.incarnation, gone, end_offsets or {})
+        ids = [segment.segment_id for segment in gone]
+        SegmentRow.objects.filter(topic_id=topic.incarnation, segment_id__in=ids).delete()
     counters = {"epoch": layout.epoch, "next_segment_id": layout.next_segment_id}
     return raise_revision(topic.incarnation, **counters, **columns)
 
@@ -176,7 +188,8 @@ def write_reshaped_layout(
     topic: TopicView, layout: Layout, *, kind: OperationKind, started_at_ms: int
 ) -> int:
     """Replace the layout after an operation, and remember when that was started, for the cooldowns."""
-    return write_layout(topic, layout, **{f"last_{kind.value.lower()}_at": moment(started_at_ms)})
+    columns: dict[str, Any] = {f"last_{kind.value.lower()}_at": moment(started_at_ms)}
+    return write_layout(topic, layout, **columns)
 
 
 def raise_revision(incarnation: int, **columns: Any) -> int:

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from scalable.domain.layout import Layout
 from scalable.domain.names import TopicName
-from scalable.models import Operation, OperationClaim, Segment, Topic
+from scalable.models import Operation, OperationClaim, PrunedSegment, Segment, Topic
 from scalable.store import topics
 from scalable.store.topics import TopicView
 
@@ -61,6 +61,16 @@ def add(topic: TopicView, segment_id: int, start: int, end: int) -> None:
     )
 
 
+def add_topic(topic: TopicView, name: str, *, epoch: int) -> None:
+    Topic.objects.create(
+        namespace_id=Topic.objects.get(pk=topic.incarnation).namespace_id,
+        name=name,
+        epoch=epoch,
+        next_segment_id=1,
+        created_at=timezone.now(),
+    )
+
+
 def replace_with_gap(topic: TopicView) -> None:
     seal(topic, 1)
     add(topic, 4, 16384, 20000)
@@ -83,13 +93,7 @@ HOLES: dict[str, Corruption] = {
     "a range that ends earlier": lambda topic: rows(topic, 3).update(hash_end=65534),
     "children that leave a hash out": replace_with_gap,
     "a segment moved to another topic": move_to_another_topic,
-    "a topic without segments": lambda topic: Topic.objects.create(
-        namespace_id=Topic.objects.get(pk=topic.incarnation).namespace_id,
-        name="empty",
-        epoch=0,
-        next_segment_id=1,
-        created_at=timezone.now(),
-    ),
+    "a topic without segments": lambda topic: add_topic(topic, "empty", epoch=0),
 }
 
 
@@ -121,9 +125,18 @@ IMPOSSIBLE: dict[str, tuple[str, Corruption]] = {
     "sealed without a time": ("segment_state", lambda topic: rows(topic, 1).update(state="SEALED")),
     "active with a sealed epoch": ("segment_state", lambda topic: rows(topic, 1).update(sealed_epoch=1)),
     "an id twice": ("segment_unique", lambda topic: add(topic, 0, 0, 0)),
-    "a negative epoch": (
-        "topic_counters",
+    "a negative epoch": ("topic_counters", lambda topic: add_topic(topic, "negative", epoch=-1)),
+    "an epoch that falls": (
+        "only rise",
         lambda topic: Topic.objects.filter(pk=topic.incarnation).update(epoch=-1),
+    ),
+    "a revision that falls": (
+        "only rise",
+        lambda topic: Topic.objects.filter(pk=topic.incarnation).update(revision=0),
+    ),
+    "segment ids that come back": (
+        "only rise",
+        lambda topic: Topic.objects.filter(pk=topic.incarnation).update(next_segment_id=3),
     ),
 }
 
@@ -142,6 +155,49 @@ def test_a_split_and_a_merge_are_accepted(topic: TopicView) -> None:
     topics.write_layout(topics.lock_incarnation(topic.incarnation), merged)
     commit_is_allowed()
     assert topics.read(topic.name).layout == merged
+
+
+def replace(topic: TopicView, segment_id: int, *, by: int) -> None:
+    """Seal a segment and add one over the same range, as far as a commit would take it."""
+    old = rows(topic, segment_id).get()
+    seal(topic, segment_id)
+    add(topic, by, old.hash_start, old.hash_end)
+    commit_is_allowed()
+
+
+def vanish(topic: TopicView, segment_id: int, *, sealed: bool) -> None:
+    """Delete a segment's row after adding one over the same range, as far as a commit would take it."""
+    old = rows(topic, segment_id).get()
+    if sealed:
+        seal(topic, segment_id)
+    rows(topic, segment_id).delete()
+    add(topic, 4, old.hash_start, old.hash_end)
+    commit_is_allowed()
+
+
+def test_a_pruned_segment_leaves_history_and_its_id_never_comes_back(topic: TopicView) -> None:
+    commit_is_allowed()
+    split = topic.layout.apply(topic.layout.plan_split(1), now_ms=2_000)
+    topics.write_layout(topic, split)
+    locked = topics.lock_incarnation(topic.incarnation)
+    topics.write_layout(locked, locked.layout.prune(1), end_offsets={1: 7})
+    commit_is_allowed()
+    history = PrunedSegment.objects.get(topic_id=topic.incarnation)
+    assert (history.segment_id, history.child_ids, history.end_offset) == (1, [4, 5], 7)
+    with pytest.raises(IntegrityError, match="pruned or never given out"), transaction.atomic():
+        replace(topic, 0, by=1)
+
+
+def test_an_id_must_have_been_given_out(topic: TopicView) -> None:
+    with pytest.raises(IntegrityError, match="pruned or never given out"), transaction.atomic():
+        replace(topic, 0, by=4)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_segment_does_not_vanish(topic: TopicView, sealed: bool) -> None:
+    Topic.objects.filter(pk=topic.incarnation).update(next_segment_id=9)
+    with pytest.raises(IntegrityError, match="neither with its topic nor sealed"), transaction.atomic():
+        vanish(topic, 1, sealed=sealed)
 
 
 def test_a_deleted_topic_needs_no_segments(topic: TopicView) -> None:

@@ -1,0 +1,93 @@
+"""How long messages and sessions are kept: settings of topics and namespaces, and which of them hold."""
+
+from dataclasses import dataclass
+from math import isfinite
+
+from django.conf import settings
+from django.db import transaction
+
+from scalable.domain.errors import InvalidParameter
+from scalable.domain.lifetimes import FOR_EVER_SECONDS, Resolved, resolve
+from scalable.domain.names import TopicName
+from scalable.store import retention as store
+from scalable.store import topics
+from scalable.store.subscriptions import incarnation_of
+
+LONGEST_SECONDS = 100 * 366 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """What a topic or a namespace sets itself, in seconds; None inherits.
+
+    `retention_seconds`: 0 keeps messages until every subscription is done with them, -1 for ever, others as
+    long after that. `session_grace_seconds`: how long a consumer that is away keeps its segments.
+    """
+
+    retention_seconds: int | None = None
+    session_grace_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EffectiveLifetimes:
+    """What holds for a topic, and whose setting it is."""
+
+    retention_seconds: Resolved[int]
+    session_grace_seconds: Resolved[float]
+
+
+def topic_lifetimes(*, name: TopicName) -> Lifetimes:
+    """Give what a topic sets itself; raises TopicNotFound."""
+    return Lifetimes(*store.read_lifetimes(incarnation_of(name))[0])
+
+
+def effective_lifetimes(*, name: TopicName) -> EffectiveLifetimes:
+    """Give what holds for a topic; raises TopicNotFound."""
+    own, inherited = (Lifetimes(*row) for row in store.read_lifetimes(incarnation_of(name)))
+    return EffectiveLifetimes(
+        resolve(own.retention_seconds, inherited.retention_seconds, settings.SCALABLE_RETENTION_SECONDS),
+        resolve(
+            own.session_grace_seconds,
+            inherited.session_grace_seconds,
+            settings.SCALABLE_SESSION_GRACE_SECONDS,
+        ),
+    )
+
+
+def retention_of(*, incarnation: int) -> Resolved[int]:
+    """Give the retention that holds for a topic; raises TopicNotFound."""
+    (own, _), (inherited, _) = store.read_lifetimes(incarnation)
+    return resolve(own, inherited, settings.SCALABLE_RETENTION_SECONDS)
+
+
+def set_topic_lifetimes(*, name: TopicName, lifetimes: Lifetimes, actor: str) -> None:
+    """Replace what a topic sets itself; raises TopicNotFound, InvalidParameter."""
+    _check(lifetimes)
+    with transaction.atomic():
+        topic = topics.lock(name)
+        store.write_topic_lifetimes(
+            topic.incarnation, lifetimes.retention_seconds, lifetimes.session_grace_seconds
+        )
+
+
+def namespace_lifetimes(*, tenant: str, namespace: str) -> Lifetimes:
+    """Give what a namespace sets for its topics; raises NamespaceNotFound."""
+    return Lifetimes(*store.read_namespace_lifetimes(topics.namespace_id(tenant, namespace)))
+
+
+def set_namespace_lifetimes(*, tenant: str, namespace: str, lifetimes: Lifetimes, actor: str) -> None:
+    """Replace what a namespace sets for its topics; raises NamespaceNotFound, InvalidParameter."""
+    _check(lifetimes)
+    store.write_namespace_lifetimes(
+        topics.namespace_id(tenant, namespace), lifetimes.retention_seconds, lifetimes.session_grace_seconds
+    )
+
+
+def _check(lifetimes: Lifetimes) -> None:
+    retention, grace = lifetimes.retention_seconds, lifetimes.session_grace_seconds
+    if retention is not None and not FOR_EVER_SECONDS <= retention <= LONGEST_SECONDS:
+        problem = f"it is -1 (for ever) or 0 to {LONGEST_SECONDS} seconds"
+        raise InvalidParameter(parameter="retentionSeconds", value=retention, problem=problem)
+    if grace is not None and not (isfinite(grace) and 0 <= grace <= LONGEST_SECONDS):
+        problem = f"it is 0 to {LONGEST_SECONDS} seconds"
+        raise InvalidParameter(parameter="sessionGraceSeconds", value=grace, problem=problem)
