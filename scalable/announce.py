@@ -80,6 +80,14 @@ class AssignmentChanged(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class QueueChanged(Notice):
+    """A segment has messages again for the consumers of a QUEUE subscription, or is drained there."""
+
+    subscription_id: int
+    segment_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumersChanged(Notice):
     """A consumer of a STREAM subscription was registered or removed: the consumer rule may fire."""
 

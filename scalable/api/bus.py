@@ -28,6 +28,7 @@ from scalable.api.hub import (
     hub,
     namespace_key,
     operation_key,
+    queue_key,
     segment_key,
     subscription_key,
     topic_key,
@@ -63,6 +64,8 @@ def keys_of(notice: announce.Notice) -> tuple[str, ...]:
             return (segment_key(incarnation, segment_id),)
         case announce.AssignmentChanged(subscription_id=subscription_id):
             return (subscription_key(subscription_id),)
+        case announce.QueueChanged(subscription_id=subscription_id, segment_id=segment_id):
+            return (queue_key(subscription_id, segment_id),)
         case _:  # a request for a worker wakes no waiter
             return ()
 

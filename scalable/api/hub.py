@@ -38,6 +38,11 @@ def subscription_key(subscription_id: int) -> str:
     return f"subscription:{subscription_id}"
 
 
+def queue_key(subscription_id: int, segment_id: int) -> str:
+    """What the consumers of a QUEUE subscription may claim in a segment, beside what is appended."""
+    return f"queue:{subscription_id}:{segment_id}"
+
+
 def operation_key(operation_id: str) -> str:
     """The phase and outcome of an operation."""
     return f"operation:{operation_id}"
@@ -87,6 +92,10 @@ class Watch:
             self._keys.discard(key)
             self._fired.discard(key)
             self._hub.part(key, self)
+
+    def forget(self) -> None:
+        """Forget what fired up to now, because the rows are about to be read."""
+        self._fired.clear()
 
     def notify(self, key: str) -> None:
         """Note that the key fired and wake the waiter."""

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scalable.wire.consume_frames import Ack, Acked, Attach, Detach, Detached, EndOfSegment, Flow
+from scalable.wire.consume_frames import Ack, Acked, Attach, Detach, Detached, EndOfSegment, Flow, Skipped
 from scalable.wire.controller_frames import (
     AssignedSegment,
     Assignment,
@@ -38,6 +38,7 @@ from scalable.wire.data_frames import (
 )
 from scalable.wire.frame import Frame, Number, decode, decoder, encode
 from scalable.wire.queue_frames import (
+    MAX_RANGES,
     QUEUE_DELIVERY,
     DeliveredRange,
     NegativeAck,
@@ -49,12 +50,14 @@ from scalable.wire.queue_frames import (
     QueueFlow,
     Renew,
     SegmentDone,
+    SegmentReopened,
     decode_queue_delivery,
     encode_queue_delivery,
 )
 
 __all__ = [
     "DELIVERY",
+    "MAX_RANGES",
     "PARTS",
     "PROTOCOL_VERSION",
     "PUBLISH",
@@ -105,7 +108,9 @@ __all__ = [
     "SegmentDone",
     "SegmentEnded",
     "SegmentFrame",
+    "SegmentReopened",
     "ServerFrame",
+    "Skipped",
     "Snapshot",
     "TopicDetail",
     "Welcome",
@@ -285,7 +290,9 @@ ServerFrame = (
     | Refused
     | Detached
     | Acked
+    | Skipped
     | EndOfSegment
     | QueueAcked
     | SegmentDone
+    | SegmentReopened
 )

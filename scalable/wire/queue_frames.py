@@ -15,8 +15,9 @@ from scalable.wire.frame import MAX_BIGINT, Frame, Number
 QUEUE_DELIVERY = 0x03
 MAX_RANGES = 1_000
 MAX_DELAY_MS = 7 * 24 * 3_600_000
+MIN_ACK_TIMEOUT_MS = 100
 MAX_ACK_TIMEOUT_MS = 24 * 3_600_000
-_HEAD = struct.Struct(">BHQQ")
+_HEAD = struct.Struct(">BHQQQ")
 _RANGE = struct.Struct(">QQI")
 _MAX_DELIVERIES = 2**32 - 1
 
@@ -33,7 +34,7 @@ class QueueAttach(Frame, frozen=True, tag="attach"):
 
     segment_id: Number
     permits: Number
-    ack_timeout_ms: Annotated[int, msgspec.Meta(ge=1, le=MAX_ACK_TIMEOUT_MS)] | None = None
+    ack_timeout_ms: Annotated[int, msgspec.Meta(ge=MIN_ACK_TIMEOUT_MS, le=MAX_ACK_TIMEOUT_MS)] | None = None
 
 
 class QueueFlow(Frame, frozen=True, tag="flow"):
@@ -50,9 +51,10 @@ class QueueDetach(Frame, frozen=True, tag="detach"):
 
 
 class QueueAck(Frame, frozen=True, tag="queue_ack"):
-    """Client: these messages are processed, each for itself."""
+    """Client: these messages, delivered under this incarnation of the cursor, are processed."""
 
     segment_id: Number
+    incarnation: Number
     ranges: Ranges
 
 
@@ -77,11 +79,18 @@ class QueueAcked(Frame, frozen=True, tag="queue_acked"):
     """Server: these messages are durably acknowledged."""
 
     segment_id: int
+    incarnation: int
     ranges: list[Offsets]
 
 
 class SegmentDone(Frame, frozen=True, tag="segment_done"):
     """Server: the segment is sealed and everything in it is acknowledged; it needs no consumer any more."""
+
+    segment_id: int
+
+
+class SegmentReopened(Frame, frozen=True, tag="segment_reopened"):
+    """Server: a segment that was done has messages again, after a seek; attach it anew."""
 
     segment_id: int
 
@@ -95,17 +104,23 @@ class DeliveredRange(NamedTuple):
 
 
 class QueueDelivery(msgspec.Struct, frozen=True):
-    """Queue socket to client: one encoded batch; only the messages in `ranges` are for this consumer."""
+    """Queue socket to client: one encoded batch; only the messages in `ranges` are for this consumer.
+
+    `incarnation` is the cursor's: a seek raises it, and refuses acknowledgements of what was delivered before.
+    """
 
     segment_id: int
+    incarnation: int
     base_offset: int
     ranges: tuple[DeliveredRange, ...]
     batch: bytes
 
 
 def encode_queue_delivery(frame: QueueDelivery) -> bytes:
-    """Kind (u8), count of ranges (u16), segment id, base offset (u64 each), ranges (u64, u64, u32), batch."""
-    head = _HEAD.pack(QUEUE_DELIVERY, len(frame.ranges), frame.segment_id, frame.base_offset)
+    """Kind (u8), count (u16), segment id, incarnation, base offset (u64), ranges (u64, u64, u32), batch."""
+    head = _HEAD.pack(
+        *(QUEUE_DELIVERY, len(frame.ranges), frame.segment_id, frame.incarnation, frame.base_offset)
+    )
     ranges = [
         _RANGE.pack(each.first, each.end, min(each.deliveries, _MAX_DELIVERIES)) for each in frame.ranges
     ]
@@ -116,16 +131,16 @@ def decode_queue_delivery(data: bytes) -> QueueDelivery:
     """Parse a delivery frame; raises FrameInvalid, FrameUnknownType."""
     if len(data) < _HEAD.size:
         raise FrameInvalid(problem=f"a delivery frame has at least {_HEAD.size} bytes")
-    kind, count, segment_id, base_offset = _HEAD.unpack_from(data)
+    kind, count, segment_id, incarnation, base_offset = _HEAD.unpack_from(data)
     if kind != QUEUE_DELIVERY:
         raise FrameUnknownType(problem=f"binary frame kind {kind}")
     end = _HEAD.size + count * _RANGE.size
-    if not count or len(data) < end or max(segment_id, base_offset) > MAX_BIGINT:
+    if not count or len(data) < end or max(segment_id, incarnation, base_offset) > MAX_BIGINT:
         raise FrameInvalid(
             problem=f"{count} ranges, segment {segment_id} or offset {base_offset}: impossible"
         )
     ranges = tuple(DeliveredRange(*found) for found in _RANGE.iter_unpack(data[_HEAD.size : end]))
-    return QueueDelivery(segment_id, base_offset, ranges, data[end:])
+    return QueueDelivery(segment_id, incarnation, base_offset, ranges, data[end:])
 
 
-QueueServerFrame = QueueAcked | SegmentDone
+QueueServerFrame = QueueAcked | SegmentDone | SegmentReopened

@@ -21,6 +21,7 @@ from scalable.wire.frames import (
     QueueFlow,
     Renew,
     SegmentDone,
+    SegmentReopened,
     ServerFrame,
     decode,
     decode_queue_delivery,
@@ -35,11 +36,11 @@ ranges = st.lists(
 )
 
 
-@given(numbers, numbers, ranges, st.binary(max_size=200))
+@given(numbers, numbers, numbers, ranges, st.binary(max_size=200))
 def test_a_delivery_is_read_as_written(
-    segment_id: int, base: int, delivered: list[DeliveredRange], batch: bytes
+    segment_id: int, incarnation: int, base: int, delivered: list[DeliveredRange], batch: bytes
 ) -> None:
-    frame = QueueDelivery(segment_id, base, tuple(delivered), batch)
+    frame = QueueDelivery(segment_id, incarnation, base, tuple(delivered), batch)
     assert decode_queue_delivery(encode_queue_delivery(frame)) == frame
 
 
@@ -53,7 +54,7 @@ def test_noise_is_refused_by_name(data: bytes) -> None:
 
 def test_a_delivery_without_ranges_is_refused() -> None:
     with pytest.raises(FrameInvalid):
-        decode_queue_delivery(encode_queue_delivery(QueueDelivery(1, 0, (), b"")))
+        decode_queue_delivery(encode_queue_delivery(QueueDelivery(1, 0, 0, (), b"")))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_a_delivery_without_ranges_is_refused() -> None:
         QueueAttach(segment_id=1, permits=2, ack_timeout_ms=5_000),
         QueueFlow(segment_id=1, permits=2),
         QueueDetach(segment_id=1),
-        QueueAck(segment_id=1, ranges=[(0, 1), (5, 9)]),
+        QueueAck(segment_id=1, incarnation=3, ranges=[(0, 1), (5, 9)]),
         NegativeAck(segment_id=1, ranges=[(0, 1)], delay_ms=1_000),
         Renew(segment_id=1, ranges=[(0, 1)]),
     ],
@@ -72,7 +73,14 @@ def test_frames_of_a_client_are_read_as_written(frame: Frame) -> None:
     assert decode(decoder(QueueClientFrame), encode(frame)) == frame
 
 
-@pytest.mark.parametrize("frame", [QueueAcked(segment_id=1, ranges=[(0, 1)]), SegmentDone(segment_id=4)])
+@pytest.mark.parametrize(
+    "frame",
+    [
+        QueueAcked(segment_id=1, incarnation=0, ranges=[(0, 1)]),
+        SegmentDone(segment_id=4),
+        SegmentReopened(segment_id=4),
+    ],
+)
 def test_frames_of_a_server_are_read_as_written(frame: Frame) -> None:
     assert decode(decoder(ServerFrame), encode(frame)) == frame
 
@@ -80,13 +88,13 @@ def test_frames_of_a_server_are_read_as_written(frame: Frame) -> None:
 @pytest.mark.parametrize(
     "frame",
     [
-        {"type": "queue_ack", "segment_id": 1, "ranges": []},
-        {"type": "queue_ack", "segment_id": 1, "ranges": [[0, 1]] * 1_001},
-        {"type": "queue_ack", "segment_id": 1, "ranges": [[0]]},
-        {"type": "queue_ack", "segment_id": 1, "ranges": [[0, 1, 2]]},
-        {"type": "queue_ack", "segment_id": 1, "ranges": [[-1, 2]]},
-        {"type": "queue_ack", "segment_id": 1, "ranges": [[0, 2**63]]},
-        {"type": "queue_ack", "segment_id": 1, "ranges": [["0", "1"]]},
+        {"type": "queue_ack", "segment_id": 1, "incarnation": 0, "ranges": []},
+        {"type": "queue_ack", "segment_id": 1, "incarnation": 0, "ranges": [[0, 1]] * 1_001},
+        {"type": "queue_ack", "segment_id": 1, "incarnation": 0, "ranges": [[0]]},
+        {"type": "queue_ack", "segment_id": 1, "incarnation": 0, "ranges": [[0, 1, 2]]},
+        {"type": "queue_ack", "segment_id": 1, "incarnation": 0, "ranges": [[-1, 2]]},
+        {"type": "queue_ack", "segment_id": 1, "incarnation": 0, "ranges": [[0, 2**63]]},
+        {"type": "queue_ack", "segment_id": 1, "incarnation": 0, "ranges": [["0", "1"]]},
         {"type": "negative_ack", "segment_id": 1, "ranges": [[0, 1]], "delay_ms": -1},
         {"type": "negative_ack", "segment_id": 1, "ranges": [[0, 1]], "delay_ms": 10**12},
         {"type": "renew", "segment_id": 1},

@@ -9,6 +9,7 @@ from scalable.api.sockets.consume import ConsumeSocket
 from scalable.api.sockets.controller import ControllerSocket
 from scalable.api.sockets.lookup import LookupSocket
 from scalable.api.sockets.produce import ProduceSocket
+from scalable.api.sockets.queue import QueueSocket
 
 ROOT = "ws/v2/scalable"
 UNKNOWN_PATH = 4404
@@ -36,6 +37,7 @@ doors: list[Any] = [
     door(f"lookup/{TOPIC}", LookupSocket),
     door(f"produce/{TOPIC}", ProduceSocket),
     door(f"consume/{TOPIC}/<str:subscription>", ConsumeSocket),
+    door(f"queue/{TOPIC}/<str:subscription>", QueueSocket),
     door(f"controller/{TOPIC}/<str:subscription>", ControllerSocket),
 ]
 websocket_urlpatterns = [*doors, _elsewhere()]

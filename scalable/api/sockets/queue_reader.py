@@ -1,0 +1,139 @@
+"""Delivers one segment's messages to one consumer of a QUEUE subscription, as long as it has permits."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from scalable.api.node import node
+from scalable.api.sampler import sampler
+from scalable.api.sockets.queue_gate import SegmentGate, Turn, gates
+from scalable.domain.errors import TooManyRequests
+from scalable.domain.names import TopicName
+from scalable.segments.port import ClaimedBatch, ClaimResult
+from scalable.services import queues
+from scalable.store.subscriptions import SubscriptionView
+from scalable.wire.frames import DeliveredRange, QueueDelivery, encode_queue_delivery
+
+PAGE_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class QueueContext:
+    """What all readers of a socket share; `pages` bounds how many claims they hold in memory at once."""
+
+    topic: TopicName
+    subscription: SubscriptionView
+    consumer: str
+    pages: asyncio.Semaphore
+    deliver: Callable[[str | bytes], Awaitable[None]]
+
+
+class QueueReader:
+    """One attached segment; `session` names what this attachment claims, and nothing else does."""
+
+    def __init__(self, context: QueueContext, *, segment_id: int, session: str, lease_seconds: float) -> None:
+        self.segment_id = segment_id
+        self.session = session
+        self.lease_seconds = lease_seconds
+        self.permits = 0
+        self.task: asyncio.Task[None] | None = None
+        self._context = context
+        self._permitted = asyncio.Event()
+
+    def grant(self, permits: int) -> None:
+        """Allow so many more messages."""
+        self.permits += permits
+        if self.permits > 0:
+            self._permitted.set()
+
+    async def run(self) -> None:
+        """Deliver until the segment is drained.
+
+        Raises SegmentNotFound, SubscriptionNotFound, TopicDeleted.
+        """
+        with gates.join(self._context.subscription, self.segment_id) as gate:
+            while not await self._take_turn(gate):
+                pass
+
+    async def _take_turn(self, gate: SegmentGate) -> bool:
+        """Claim once and deliver it; True when the segment is drained."""
+        await self._wait_for_permits()
+        pages, result = self._context.pages, None
+        async with gate.turn() as turn:
+            # A consumer that does not take what it has must not stand in the way of those behind it.
+            if not pages.locked():
+                await pages.acquire()
+                try:
+                    turn.result = result = await self._claim(turn)
+                except BaseException:
+                    pages.release()
+                    raise
+        if result is None:
+            await pages.acquire()
+        try:
+            if result is not None:
+                await self._deliver_all(result)
+        finally:
+            pages.release()
+        return result is not None and result.drained
+
+    async def give_back(self, *, count_delivery: bool = True) -> None:
+        """Give back whatever this attachment has claimed; call it when `run` is over."""
+        await node.call(
+            queues.give_back,
+            subscription=self._context.subscription,
+            segment_id=self.segment_id,
+            session=self.session,
+            ranges=None,
+            count_delivery=count_delivery,
+        )
+
+    async def _wait_for_permits(self) -> None:
+        while self.permits <= 0:
+            self._permitted.clear()
+            await self._permitted.wait()
+
+    async def _claim(self, turn: Turn) -> ClaimResult:
+        while True:
+            claiming = asyncio.ensure_future(self._call_claim(min(self.permits, turn.max_messages)))
+            try:
+                return await asyncio.shield(claiming)
+            except TooManyRequests as error:
+                await asyncio.sleep(error.retry_after_seconds)
+            except asyncio.CancelledError:
+                # The thread cannot be stopped: what it claims must be there before it is given back.
+                with suppress(Exception):
+                    await claiming
+                raise
+
+    async def _call_claim(self, max_messages: int) -> ClaimResult:
+        return await node.call(
+            queues.claim,
+            topic=self._context.topic,
+            subscription=self._context.subscription,
+            segment_id=self.segment_id,
+            consumer=self._context.consumer,
+            session=self.session,
+            max_messages=max_messages,
+            max_bytes=PAGE_BYTES,
+            lease_seconds=self.lease_seconds,
+        )
+
+    async def _deliver_all(self, result: ClaimResult) -> None:
+        for batch in result.batches:
+            await self._deliver(batch, result.incarnation)
+
+    async def _deliver(self, batch: ClaimedBatch, incarnation: int) -> None:
+        ranges = tuple(DeliveredRange(*each) for each in batch.ranges)
+        count = sum(each.end - each.first for each in ranges)
+        self.permits -= count
+        delivery = QueueDelivery(self.segment_id, incarnation, batch.base_offset, ranges, batch.payload)
+        await self._context.deliver(encode_queue_delivery(delivery))
+        sampler.count_out(
+            self._context.topic,
+            self._context.subscription.incarnation,
+            self.segment_id,
+            messages=count,
+            size=len(batch.payload),
+        )

@@ -1,0 +1,151 @@
+"""What consumers of a QUEUE subscription do with the messages of a segment: claim, acknowledge, give back.
+
+A claim is a row of the data plane with a deadline; whoever dies or forgets lets it run out. Any node may do
+this for any consumer: the cursor's lock is what they share.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from scalable import announce
+from scalable.domain.errors import (
+    ScalableError,
+    SegmentNotFound,
+    SegmentStoreMissing,
+    SubscriptionNotFound,
+    TopicDeleted,
+)
+from scalable.domain.names import TopicName
+from scalable.segments.port import ClaimResult, SegmentKey
+from scalable.segments.registry import segment_port
+from scalable.store import subscriptions as store
+from scalable.store import topics
+from scalable.store.subscriptions import SubscriptionView
+
+Ranges = Sequence[tuple[int, int]]
+
+
+def claim(
+    *,
+    topic: TopicName,
+    subscription: SubscriptionView,
+    segment_id: int,
+    consumer: str,
+    session: str,
+    max_messages: int,
+    max_bytes: int,
+    lease_seconds: float,
+) -> ClaimResult:
+    """Claim the next messages that are due and free, for as long as the lease.
+
+    Raises SegmentNotFound (also when it is pruned), TopicDeleted, SubscriptionNotFound.
+    """
+    try:
+        return segment_port().claim(
+            SegmentKey(subscription.incarnation, segment_id),
+            subscription=subscription.name,
+            consumer=consumer,
+            session=session,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            lease_seconds=lease_seconds,
+        )
+    except SegmentStoreMissing as error:
+        raise _missing(topic, subscription, segment_id) from error
+
+
+def acknowledge(*, subscription: SubscriptionView, segment_id: int, incarnation: int, ranges: Ranges) -> None:
+    """Acknowledge messages each for itself, whoever holds their claims by now.
+
+    In a pruned segment there is nothing left to do. Raises CursorSought, PositionInvalid,
+    SubscriptionNotFound.
+    """
+    with suppress(SegmentStoreMissing):
+        segment_port().acknowledge_ranges(
+            SegmentKey(subscription.incarnation, segment_id),
+            subscription=subscription.name,
+            generation=None,
+            ranges=ranges,
+            incarnation=incarnation,
+        )
+
+
+def give_back(
+    *,
+    subscription: SubscriptionView,
+    segment_id: int,
+    session: str,
+    ranges: Ranges | None,
+    delay_seconds: float = 0.0,
+    count_delivery: bool = True,
+) -> None:
+    """Give back what a session holds of these messages (None: all): due again for anybody after the delay.
+
+    Without `count_delivery` the messages count as not delivered, for nobody saw them. A missing segment or
+    subscription has no claims; that is fine.
+    """
+    try:
+        segment_port().return_claims(
+            SegmentKey(subscription.incarnation, segment_id),
+            subscription=subscription.name,
+            session=session,
+            ranges=ranges,
+            delay_seconds=delay_seconds,
+            count_delivery=count_delivery,
+        )
+    except (SegmentStoreMissing, SubscriptionNotFound):
+        return
+    _announce(subscription, segment_id)
+
+
+def renew(
+    *, subscription: SubscriptionView, segment_id: int, session: str, ranges: Ranges, lease_seconds: float
+) -> None:
+    """Let what a session still holds of these messages be its own for another lease."""
+    with suppress(SegmentStoreMissing, SubscriptionNotFound):
+        segment_port().renew(
+            SegmentKey(subscription.incarnation, segment_id),
+            subscription=subscription.name,
+            session=session,
+            ranges=ranges,
+            lease_seconds=lease_seconds,
+        )
+
+
+def announce_drained(*, subscription: SubscriptionView, segment_id: int) -> None:
+    """Tell the other consumers of a segment that nothing is left of it."""
+    _announce(subscription, segment_id)
+
+
+def reopened(*, subscription: SubscriptionView, segment_ids: Sequence[int]) -> list[int]:
+    """Of segments that were drained, those that have messages again because the subscription was sought.
+
+    Raises SubscriptionNotFound when the subscription is gone.
+    """
+    if not exists(subscription=subscription):
+        raise SubscriptionNotFound(subscription=subscription.name)
+    port, found = segment_port(), []
+    for segment_id in segment_ids:
+        key = SegmentKey(subscription.incarnation, segment_id)
+        try:
+            if port.backlog(key, subscription=subscription.name):
+                found.append(segment_id)
+        except (SegmentStoreMissing, SubscriptionNotFound):
+            continue
+    return found
+
+
+def exists(*, subscription: SubscriptionView) -> bool:
+    """Tell whether the subscription is still there: this one, not a later one of its name."""
+    found = store.find(subscription.incarnation, subscription.name)
+    return found is not None and found.subscription_id == subscription.subscription_id
+
+
+def _announce(subscription: SubscriptionView, segment_id: int) -> None:
+    announce.publish(announce.QueueChanged(subscription.subscription_id, segment_id))
+
+
+def _missing(topic: TopicName, subscription: SubscriptionView, segment_id: int) -> ScalableError:
+    if topics.find_name(subscription.incarnation) is None:
+        return TopicDeleted(topic=str(topic))
+    return SegmentNotFound(segment_id=segment_id)
