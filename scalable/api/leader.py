@@ -120,6 +120,16 @@ class LeaderMemory:
             return SessionState.UNKNOWN
         return SessionState.GRACE if session.connection is None else SessionState.CONNECTED
 
+    def connected(self, incarnation: int) -> frozenset[SessionKey] | None:
+        """Name the consumers of a topic that are connected, or None where this node does not lead it.
+
+        May be asked from any thread.
+        """
+        led = self._led.get(incarnation)
+        if led is None:
+            return None
+        return frozenset(key for key, session in list(led.sessions.items()) if session.connection is not None)
+
     async def leave(self, led: Led, key: SessionKey) -> None:
         """End a session at once; if that fails, its grace period still ends it. Raises TermSuperseded."""
         session = self.session(led, key)

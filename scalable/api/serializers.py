@@ -105,12 +105,6 @@ class BatchesQuery(Query):
     max_bytes: Annotated[int, Meta(ge=1, le=MAX_BATCHES_BYTES)] = 1024 * 1024
 
 
-class CreateSubscriptionQuery(Query):
-    """The kind of subscription; it never changes."""
-
-    type: Literal["STREAM", "QUEUE"] = "STREAM"
-
-
 # Bodies that are read
 
 
@@ -292,19 +286,6 @@ class PositionsBody(Body):
     incarnation: int
     epoch: int
     segments: dict[str, PositionBody]
-
-
-class SubscriptionBody(Body):
-    """A subscription and its kind."""
-
-    name: str
-    type: Literal["STREAM", "QUEUE"]
-
-
-class SubscriptionsBody(Body):
-    """The subscriptions of a topic, by name."""
-
-    subscriptions: list[SubscriptionBody]
 
 
 def read_body(data: bytes, shape: Any) -> Any:

@@ -2,10 +2,11 @@
 
 from django.urls import URLPattern, path
 
-from scalable.api.views import description, loads, messages, scaling, topics
+from scalable.api.views import description, loads, messages, scaling, subscriptions, topics
 
 TOPICS = "admin/v2/scalable"
 TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
+SUBSCRIPTION = f"{TOPIC}/subscriptions/<str:subscription>"
 FIGURES = "admin/v2/scalable-topics"
 LOAD = "admin/v2/scalable-load"
 
@@ -33,10 +34,14 @@ urlpatterns: list[URLPattern] = [
     path(f"{TOPIC}/tiles", loads.TilesView.as_view(), name="tiles"),
     path(f"{TOPIC}/positions", messages.PositionsView.as_view(), name="positions"),
     path(f"{TOPIC}/segments/<str:segment_id>/batches", messages.BatchesView.as_view(), name="batches"),
-    path(f"{TOPIC}/subscriptions", messages.SubscriptionsView.as_view(), name="subscriptions"),
-    path(
-        f"{TOPIC}/subscriptions/<str:subscription>", messages.SubscriptionView.as_view(), name="subscription"
-    ),
+    path(f"{TOPIC}/stats", subscriptions.TopicStatsView.as_view(), name="topic-stats"),
+    path(f"{TOPIC}/subscriptions", subscriptions.SubscriptionsView.as_view(), name="subscriptions"),
+    path(SUBSCRIPTION, subscriptions.SubscriptionView.as_view(), name="subscription"),
+    path(f"{SUBSCRIPTION}/assignments", subscriptions.AssignmentsView.as_view(), name="assignments"),
+    path(f"{SUBSCRIPTION}/seek", subscriptions.SeekView.as_view(), name="seek"),
+    path(f"{SUBSCRIPTION}/skip-all", subscriptions.SkipAllView.as_view(), name="skip-all"),
+    path(f"{SUBSCRIPTION}/skip", subscriptions.SkipView.as_view(), name="skip"),
+    path(f"{SUBSCRIPTION}/peek", subscriptions.PeekView.as_view(), name="peek"),
     path(f"{LOAD}/reports", loads.LoadReportView.as_view(), name="load-reports"),
     path(f"{LOAD}/tiles", loads.TileReportView.as_view(), name="tile-reports"),
     path("openapi.json", description.DescriptionView.as_view(), name="openapi"),

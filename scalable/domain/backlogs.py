@@ -5,7 +5,7 @@ Segments are told by id, `pending` says how many messages of each are not acknow
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from scalable.domain.layout import Layout
@@ -71,3 +71,15 @@ def waits(
         for segment_id, found in blockers.items()
         if found
     }
+
+
+def position_behind(position: int, acknowledged: Iterable[tuple[int, int]], count: int) -> int:
+    """Give the position behind the next `count` messages, of which those in the ranges do not count."""
+    for first, end in sorted(acknowledged):
+        if end <= position:
+            continue
+        between = max(0, first - position)
+        if count < between:
+            break
+        position, count = end, count - between
+    return position + count

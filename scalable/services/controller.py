@@ -139,7 +139,7 @@ def find_or_create(
         name=name,
         subscription=subscription,
         kind=SubscriptionType.STREAM,
-        initial_position=initial_position,
+        start=initial_position,
         key_shared=key_shared,
     )
     if found.key_shared is not key_shared:

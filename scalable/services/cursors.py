@@ -6,7 +6,7 @@ can find, and is removed before a subscription of that name is made.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from scalable.domain.cursors import cursor_names
@@ -22,6 +22,13 @@ class Cursor(NamedTuple):
 
     key: SegmentKey
     name: str
+
+
+class Move(NamedTuple):
+    """Where a cursor goes: to a position, or there by skipping so many messages, which keeps later holes."""
+
+    position: int
+    skipped: int = 0
 
 
 def cursors_in(subscription: SubscriptionView, segment: Segment) -> list[Cursor]:
@@ -70,29 +77,38 @@ def _remove(cursors: list[Cursor]) -> None:
 
 
 @contextmanager
-def moving_cursors(moves: Mapping[Cursor, int]) -> Iterator[None]:
-    """Move cursors for the length of a block: if that fails, a port outside the database is put back.
+def moving_cursors(moves: Mapping[Cursor, Move]) -> Iterator[None]:
+    """Move cursors, then run a block: if either fails, a port outside the database is put back.
 
     The caller holds the topic's and the subscription's lock. Raises PositionInvalid, SubscriptionNotFound,
     SegmentStoreMissing.
     """
-    port, before = segment_port(), {}
+    transactional = segment_port().transactional
+    before: dict[Cursor, int] = {}
     try:
-        for cursor, position in sorted(moves.items()):
-            state = port.cursor(cursor.key, subscription=cursor.name)
-            if state is not None:
-                before[cursor] = state.position
-            port.seek(cursor.key, subscription=cursor.name, position=position)
+        for cursor in sorted(moves):
+            if not transactional:
+                before |= _position(cursor)
+            _move(cursor, moves[cursor])
         yield
     except BaseException:
-        if not port.transactional:
-            _put_back(before)
+        _put_back(before)
         raise
+
+
+def _position(cursor: Cursor) -> dict[Cursor, int]:
+    state = segment_port().cursor(cursor.key, subscription=cursor.name)
+    return {} if state is None else {cursor: state.position}
+
+
+def _move(cursor: Cursor, move: Move) -> None:
+    if move.skipped:
+        segment_port().skip(cursor.key, subscription=cursor.name, count=move.skipped)
+    else:
+        segment_port().seek(cursor.key, subscription=cursor.name, position=move.position)
 
 
 def _put_back(before: Mapping[Cursor, int]) -> None:
     for cursor, position in before.items():
-        try:
+        with suppress(SegmentStoreMissing):  # its topic was deleted meanwhile
             segment_port().seek(cursor.key, subscription=cursor.name, position=position)
-        except SegmentStoreMissing:  # its topic was deleted meanwhile
-            continue

@@ -19,11 +19,11 @@ from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.cursors import create_cursors, delete_cursors
+from scalable.services.positions import Start, positions_of_start
 from scalable.services.settling import find_cursor_of
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
-from scalable.store.topics import TopicView
 
 logger = logging.getLogger(__name__)
 
@@ -44,13 +44,14 @@ def create_subscription(
     name: TopicName,
     subscription: str,
     kind: SubscriptionType,
-    initial_position: InitialPosition = "earliest",
+    start: Start = "earliest",
     key_shared: bool = False,
     holds_pruning: bool = True,
 ) -> SubscriptionView:
     """Make a subscription with a cursor on every segment, or give the one that exists, which stays as it is.
 
-    Raises TopicNotFound, InvalidName, InvalidParameter (only STREAM shares keys), SubscriptionTypeMismatch.
+    Raises TopicNotFound, InvalidName, InvalidParameter (only STREAM shares keys), SubscriptionTypeMismatch;
+    for positions that do not fit SegmentNotFound, PositionInvalid.
     """
     validate_part(subscription, "subscription")
     if key_shared and kind is not SubscriptionType.STREAM:
@@ -59,7 +60,7 @@ def create_subscription(
         )
     found = store.find(store.incarnation_of(name), subscription)
     if found is None:
-        found = _create(name, subscription, kind, initial_position, key_shared, holds_pruning)
+        found = _create(name, subscription, kind, start, key_shared, holds_pruning)
     store.check_type(found, kind)
     return found
 
@@ -153,7 +154,7 @@ def _create(
     name: TopicName,
     subscription: str,
     kind: SubscriptionType,
-    initial_position: InitialPosition,
+    start: Start,
     key_shared: bool,
     holds_pruning: bool,
 ) -> SubscriptionView:
@@ -164,15 +165,5 @@ def _create(
             found = store.insert(
                 topic.incarnation, subscription, kind, key_shared=key_shared, holds_pruning=holds_pruning
             )
-            create_cursors(found, topic.layout, _positions(topic, initial_position))
+            create_cursors(found, topic.layout, positions_of_start(topic, start))
         return found
-
-
-def _positions(topic: TopicView, initial_position: InitialPosition) -> dict[int, int]:
-    if initial_position == "earliest":
-        return {}
-    port = segment_port()
-    return {
-        segment_id: port.stats(SegmentKey(topic.incarnation, segment_id)).end_offset
-        for segment_id in topic.layout.segments
-    }

@@ -1,4 +1,4 @@
-"""Positions and stored batches of segments, for readers by REST, and subscriptions."""
+"""Positions and stored batches of segments, for readers by REST."""
 
 import struct
 from collections.abc import Iterable
@@ -11,22 +11,17 @@ from scalable.api.doors import Door
 from scalable.api.schema import OCTETS_TYPE
 from scalable.api.serializers import (
     BatchesQuery,
-    CreateSubscriptionQuery,
     PositionsBody,
-    SubscriptionsBody,
 )
 from scalable.api.views.base import DoorView, segment_id_of, topic_of
 from scalable.domain.errors import (
     SegmentNotFound,
     SegmentStoreMissing,
-    SubscriptionNotFound,
-    SubscriptionTypeMismatch,
     TopicDeleted,
     TopicNotFound,
 )
-from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import StoredBatch
-from scalable.services import messages, subscriptions
+from scalable.services import messages
 from scalable.services.access import Right
 
 MAX_BATCHES = 1_000
@@ -87,57 +82,6 @@ class BatchesView(DoorView):
             TERMINATED_HEADER: str(page.terminated).lower(),
         }
         return HttpResponse(pack_batches(page.batches), content_type=OCTETS_TYPE, headers=headers)
-
-
-class SubscriptionsView(DoorView):
-    """The subscriptions of a topic."""
-
-    tag = "Subscriptions"
-    doors = {
-        "GET": Door(
-            summary="List subscriptions",
-            right=Right.READ,
-            answers={200: SubscriptionsBody},
-            errors=(TopicNotFound,),
-        ),
-    }
-
-    def get(self, request: Request, **path: str) -> Response:
-        found = subscriptions.list_subscriptions(name=topic_of(path))
-        return Response({"subscriptions": [{"name": each.name, "type": each.type.value} for each in found]})
-
-
-class SubscriptionView(DoorView):
-    """One subscription."""
-
-    tag = "Subscriptions"
-    doors = {
-        "PUT": Door(
-            summary="Create a subscription at earliest; one that exists stays as it is",
-            right=Right.OPERATE,
-            query=CreateSubscriptionQuery,
-            answers={204: None},
-            errors=(TopicNotFound, SubscriptionTypeMismatch),
-        ),
-        "DELETE": Door(
-            summary="Delete a subscription with its position",
-            right=Right.OPERATE,
-            answers={204: None},
-            errors=(TopicNotFound, SubscriptionNotFound),
-        ),
-    }
-
-    def put(self, request: Request, **path: str) -> Response:
-        subscriptions.create_subscription(
-            name=topic_of(path),
-            subscription=path["subscription"],
-            kind=SubscriptionType(self.query(CreateSubscriptionQuery).type),
-        )
-        return Response(status=204)
-
-    def delete(self, request: Request, **path: str) -> Response:
-        subscriptions.delete_subscription(name=topic_of(path), subscription=path["subscription"])
-        return Response(status=204)
 
 
 def pack_batches(batches: Iterable[StoredBatch]) -> bytes:

@@ -1,0 +1,159 @@
+"""How many messages a subscription has still to receive, segment by segment, sealed ancestors included.
+
+The cursors and ends of a whole topic are read in one statement of the data plane. Only entry buckets whose
+owners stand at different offsets need a look into the batches between them, and that look is bounded.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scalable.domain.backlogs import Wait, drained_segments, waits
+from scalable.domain.cursors import cursor_names
+from scalable.domain.keyspace import bucket_hash
+from scalable.domain.layout import Layout, Segment
+from scalable.domain.subscriptions import SubscriptionType
+from scalable.segments.port import CursorBacklog, SegmentKey, StoredBatch
+from scalable.segments.registry import segment_port
+from scalable.store.subscriptions import SubscriptionView
+from scalable.store.topics import TopicView
+from scalable.wire.batch import Record, decode_batch
+
+LOOK_BYTES = 16 * 1024 * 1024
+"""How much is read of a topic to tell apart what the entry buckets of its segments have acknowledged."""
+PAGE_BYTES = 4 * 1024 * 1024
+PAGE_BATCHES = 1_000
+WAITS_LIMIT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentBacklog:
+    """What a subscription has in one segment: a cursor for each entry bucket, and what is not acknowledged.
+
+    `exact` is False when its entry buckets stand too far apart to be counted: then `messages` is the most.
+    """
+
+    segment: Segment
+    cursors: tuple[CursorBacklog, ...]
+    messages: int
+    exact: bool = True
+
+    @property
+    def position(self) -> int:
+        """Give the first offset that some entry bucket has not acknowledged, never below what is kept."""
+        return min(positions_of(self.cursors))
+
+    @property
+    def start_offset(self) -> int:
+        """Give the first offset that is kept."""
+        return self.cursors[0].start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """Give the offset behind the last message."""
+        return self.cursors[0].end_offset
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """A subscription's backlog by segment id, and which segments wait for which."""
+
+    segments: Mapping[int, SegmentBacklog]
+    waits: Mapping[int, tuple[Wait, ...]]
+
+    @property
+    def messages(self) -> int:
+        """Sum up what the subscription has still to receive."""
+        return sum(each.messages for each in self.segments.values())
+
+    @property
+    def exact(self) -> bool:
+        """Tell whether the sum is exact."""
+        return all(each.exact for each in self.segments.values())
+
+    @property
+    def pending(self) -> dict[int, int]:
+        """Give the number of messages of each segment."""
+        return {key: each.messages for key, each in self.segments.items()}
+
+
+def backlog_of(subscription: SubscriptionView, layout: Layout) -> Backlog:
+    """Count one subscription's backlog."""
+    found = segment_port().backlogs(incarnation=subscription.incarnation, subscription=subscription.name)
+    return _backlog(subscription, layout, _by_place(found))
+
+
+def backlogs_of(topic: TopicView, subscriptions: Sequence[SubscriptionView]) -> list[Backlog]:
+    """Count the backlogs of several subscriptions of a topic, in their order."""
+    found = _by_place(segment_port().backlogs(incarnation=topic.incarnation))
+    return [_backlog(subscription, topic.layout, found) for subscription in subscriptions]
+
+
+def _by_place(found: Sequence[CursorBacklog]) -> dict[tuple[int, str], CursorBacklog]:
+    return {(each.segment_id, each.cursor): each for each in found}
+
+
+def _backlog(
+    subscription: SubscriptionView, layout: Layout, found: Mapping[tuple[int, str], CursorBacklog]
+) -> Backlog:
+    segments, look = {}, Look(LOOK_BYTES)
+    for segment_id, segment in sorted(layout.segments.items()):
+        names = cursor_names(subscription.name, subscription.key_shared, segment.entry_bucket_splits)
+        cursors = tuple(found[segment_id, name] for name in names if (segment_id, name) in found)
+        if len(cursors) == len(names):  # else its store is being made, or goes with its topic
+            segments[segment_id] = _segment_backlog(subscription.incarnation, segment, cursors, look)
+    pending = {key: each.messages for key, each in segments.items()}
+    ordered = subscription.type is not SubscriptionType.QUEUE
+    waiting = waits(layout, pending, drained_segments(layout, pending), limit=WAITS_LIMIT) if ordered else {}
+    return Backlog(segments, {key: waiting[key] for key in waiting if pending.get(key)})
+
+
+def _segment_backlog(
+    incarnation: int, segment: Segment, cursors: tuple[CursorBacklog, ...], look: "Look"
+) -> SegmentBacklog:
+    if len(cursors) == 1:
+        return SegmentBacklog(segment, cursors, cursors[0].backlog)
+    positions = positions_of(cursors)
+    low, high = min(positions), max(positions)
+    count, at = max(0, cursors[0].end_offset - high), low
+    for batch in look.batches(SegmentKey(incarnation, segment.segment_id), low, before=high):
+        count += sum(offset < high for offset, _ in pending_in(batch, segment, positions))
+        at = batch.base_offset + batch.count
+    return SegmentBacklog(segment, cursors, count + max(0, high - at), exact=at >= high)
+
+
+def positions_of(cursors: Sequence[CursorBacklog]) -> list[int]:
+    """Give where the cursors of a segment go on, never below what is kept."""
+    return [max(each.position, each.start_offset) for each in cursors]
+
+
+def pending_in(
+    batch: StoredBatch, segment: Segment, positions: Sequence[int]
+) -> Iterator[tuple[int, Record]]:
+    """Give the records of a batch that their own entry buckets have not acknowledged, with their offsets."""
+    splits = segment.entry_bucket_splits if len(positions) > 1 else ()
+    for offset, record in enumerate(decode_batch(batch.payload), batch.base_offset):
+        if offset >= positions[bisect_right(splits, bucket_hash(record.key_hash or 0))]:
+            yield offset, record
+
+
+class Look:
+    """A bounded look into stored batches: after about `max_bytes` it sees no more."""
+
+    def __init__(self, max_bytes: int, *, page_bytes: int = PAGE_BYTES) -> None:
+        self.left_bytes = max_bytes
+        self._page_bytes = page_bytes
+
+    def batches(self, key: SegmentKey, offset: int, *, before: int) -> Iterator[StoredBatch]:
+        """Give the batches that hold messages from an offset on and below another one, page by page."""
+        while offset < before and self.left_bytes > 0:
+            size = min(self._page_bytes, self.left_bytes)
+            page = segment_port().read(key, offset=offset, max_bytes=size, max_batches=PAGE_BATCHES)
+            if not page.batches:
+                return
+            for batch in page.batches:
+                if batch.base_offset >= before:
+                    return
+                self.left_bytes -= len(batch.payload)
+                yield batch
+            offset = page.next_offset
