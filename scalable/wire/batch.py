@@ -50,6 +50,7 @@ __all__ = [
     "Record",
     "check_batch",
     "decode_batch",
+    "decode_block",
     "decode_bucket",
     "decode_header",
     "encode_batch",
@@ -263,9 +264,13 @@ def _decompress(stored: bytes, entry: BucketEntry, codec: Codec) -> bytes:
 def _decode_block(
     header: BatchHeader, index: int, data: bytes | memoryview
 ) -> tuple[tuple[int, ...], list[Record]]:
-    entry = header.buckets[index]
     start, end = header.block_bounds(index)
-    stored = bytes(data[start:end])
+    return decode_block(header, index, bytes(data[start:end]))
+
+
+def decode_block(header: BatchHeader, index: int, stored: bytes) -> tuple[tuple[int, ...], list[Record]]:
+    """Decode one stored sub-block: the positions in the batch, and the records; raises BatchInvalid."""
+    entry = header.buckets[index]
     check_block(entry, stored)
     try:
         return _unpack_block(_decompress(stored, entry, header.codec), header, entry.count)

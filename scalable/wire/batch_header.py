@@ -123,8 +123,11 @@ def encode_header(
     return head + _CRC.pack(crc32c(head))
 
 
-def decode_header(data: bytes | memoryview) -> BatchHeader:
-    """Read and check the header of a batch without touching its body; raises BatchInvalid."""
+def decode_header(data: bytes | memoryview, *, cut: bool = False) -> BatchHeader:
+    """Read and check the header of a batch without touching its body; raises BatchInvalid.
+
+    A `cut` batch may lack sub-blocks that its index names (`scalable.wire.bucket_batch`).
+    """
     form = _fixed_of(data[2] if len(data) > 2 else VERSION)
     if len(data) < form.size:
         raise BatchInvalid(problem=f"a header has at least {form.size} bytes")
@@ -141,7 +144,7 @@ def decode_header(data: bytes | memoryview) -> BatchHeader:
     header = BatchHeader(
         *(version, Codec(codec), Mode(mode), *numbers, entries, crc, deliver_at_ms),
     )
-    problem = _problem_of(header) or _problem_of_index(header, len(data))
+    problem = _problem_of(header) or _problem_of_index(header, _whole_size(header) if cut else len(data))
     if problem:
         raise BatchInvalid(problem=problem)
     return header
@@ -195,6 +198,10 @@ def _problem_of(header: BatchHeader) -> str | None:
     return None
 
 
+def _whole_size(header: BatchHeader) -> int:
+    return header.size + sum(entry.stored_bytes for entry in header.buckets)
+
+
 def _problem_of_index(header: BatchHeader, total_bytes: int) -> str | None:
     entries = header.buckets
     if any(e.start > e.end or not e.count for e in entries):
@@ -207,6 +214,6 @@ def _problem_of_index(header: BatchHeader, total_bytes: int) -> str | None:
         return "its sub-blocks have another uncompressed size"
     if header.uncompressed_bytes > MAX_UNCOMPRESSED_BYTES or total_bytes > MAX_BATCH_BYTES:
         return f"it is larger than {MAX_BATCH_BYTES} bytes, or {MAX_UNCOMPRESSED_BYTES} uncompressed"
-    if header.size + sum(e.stored_bytes for e in entries) != total_bytes:
+    if _whole_size(header) != total_bytes:
         return "its length is not what its index says"
     return None

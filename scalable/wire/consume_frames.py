@@ -3,7 +3,13 @@
 `bucket` is the index of an entry bucket on a key-shared subscription, else 0.
 """
 
+from typing import Annotated
+
+import msgspec
+
 from scalable.wire.frame import Frame, Number
+
+MAX_ACK_RANGES = 1_000
 
 
 class Attach(Frame, frozen=True, tag="attach"):
@@ -42,20 +48,37 @@ class Flow(Frame, frozen=True, tag="flow"):
 
 
 class Ack(Frame, frozen=True, tag="ack"):
-    """Client: everything below `position` is processed (cumulative)."""
+    """Client: everything below `position` is processed (cumulative), and the messages of `ranges`.
+
+    Ranges are [first offset, offset behind the last]; they are for key-shared subscriptions alone.
+    """
 
     segment_id: Number
     generation: Number
     position: Number
     bucket: Number = 0
+    ranges: Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=MAX_ACK_RANGES)] = []
 
 
 class Acked(Frame, frozen=True, tag="acked"):
-    """Server: the cursor stands durably at `position`."""
+    """Server: the cursor stands durably at `position`, and above it the messages of `ranges` are processed.
+
+    On a key-shared subscription it also answers each attach, before the first delivery: what is processed
+    already is not for the application.
+    """
 
     segment_id: int
     position: int
     bucket: int = 0
+    ranges: list[tuple[int, int]] = []
+
+
+class Skipped(Frame, frozen=True, tag="skipped"):
+    """Server: up to `position`, nothing but what was delivered is for this entry bucket."""
+
+    segment_id: int
+    bucket: int
+    position: int
 
 
 class EndOfSegment(Frame, frozen=True, tag="end_of_segment"):
@@ -66,4 +89,4 @@ class EndOfSegment(Frame, frozen=True, tag="end_of_segment"):
     bucket: int = 0
 
 
-ConsumeServerFrame = Detached | Acked | EndOfSegment
+ConsumeServerFrame = Detached | Acked | Skipped | EndOfSegment
