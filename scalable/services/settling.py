@@ -6,6 +6,7 @@ other, and the children would stay shut.
 """
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 
 from django.conf import settings
 from django.db import transaction
@@ -155,7 +156,9 @@ def write_changes(
         return False
     for key in sorted(changed):
         if changed[key].generation > known.owned[key].generation:
-            _fence(subscription, layout.get(key.segment_id), key, changed[key].generation)
+            # A cursor that is gone goes with its segment or topic: nobody acknowledges there any more.
+            with suppress(SubscriptionNotFound, SegmentStoreMissing):
+                _fence(subscription, layout.get(key.segment_id), key, changed[key].generation)
     store.write_ownerships(subscription.subscription_id, changed, drained)
     store.raise_generation(subscription.subscription_id)
     announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))

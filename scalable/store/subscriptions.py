@@ -45,6 +45,13 @@ class Ownerships:
     drained: frozenset[int]
 
 
+class ConsumerView(NamedTuple):
+    """A registered consumer, there or in its grace period."""
+
+    name: str
+    registered_at_ms: int
+
+
 class AssignmentVersion(NamedTuple):
     """Who leads the topic, under which term, and what the assignments of a subscription are ordered by."""
 
@@ -185,6 +192,13 @@ def consumers(subscription_id: int) -> list[str]:
     """The registered consumers by name, those in their grace period too."""
     rows = ConsumerRegistration.objects.filter(subscription_id=subscription_id).order_by("name")
     return list(rows.values_list("name", flat=True))
+
+
+def consumer_views(subscription_id: int) -> list[ConsumerView]:
+    """The registered consumers by name, with the time of their registration."""
+    rows = ConsumerRegistration.objects.filter(subscription_id=subscription_id).order_by("name")
+    found = rows.values_list("name", "created_at")
+    return [ConsumerView(name, milliseconds(created_at)) for name, created_at in found]
 
 
 def registrations(incarnation: int) -> list[tuple[int, str]]:

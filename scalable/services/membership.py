@@ -1,0 +1,93 @@
+"""Who is in a subscription and who owns what, for statistics; who is connected the leader knows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import transaction
+
+from scalable.domain.cursors import bucket_ranges
+from scalable.domain.keyspace import FULL_RANGE, HashRange
+from scalable.domain.layout import Layout
+from scalable.domain.subscriptions import BucketKey, assignable, waits_for
+from scalable.store import leases
+from scalable.store import subscriptions as store
+from scalable.store.subscriptions import ConsumerView, SubscriptionView
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A segment or entry bucket that somebody owns; with a `next_owner` it is being handed over."""
+
+    key: BucketKey
+    bucket_range: HashRange
+    owner: str
+    next_owner: str | None
+    generation: int
+    release_deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A subscription's consumers and what they own, as of `generation` and `epoch`.
+
+    `leader_url` is None while nobody leads the topic. `waits` names for each segment that is shut the
+    ancestors that are not drained.
+    """
+
+    term: int
+    leader_url: str | None
+    generation: int
+    epoch: int
+    consumers: tuple[ConsumerView, ...]
+    units: tuple[Unit, ...]
+    waits: Mapping[int, tuple[int, ...]]
+
+    def owned_by(self, consumer: str) -> list[Unit]:
+        """Give what a consumer owns."""
+        return [unit for unit in self.units if unit.owner == consumer]
+
+    def is_standby(self, consumer: str) -> bool:
+        """Tell whether a consumer owns nothing and nothing is on its way to it."""
+        return not any(consumer in (unit.owner, unit.next_owner) for unit in self.units)
+
+
+def membership(*, subscription_id: int) -> Membership:
+    """Who is in a subscription and owns what, as of one moment; raises SubscriptionNotFound."""
+    with transaction.atomic():
+        subscription = store.lock(subscription_id)
+        layout = store.read_layout(subscription.incarnation)
+        lease = leases.read(subscription.incarnation, timeout_seconds=settings.SCALABLE_NODE_TIMEOUT_SECONDS)
+        known = store.ownerships(subscription_id)
+        opened = assignable(layout, known.drained)
+        shut = layout.segments.keys() - known.drained - set(opened)
+        return Membership(
+            term=lease.term,
+            leader_url=lease.url if lease.alive else None,
+            generation=subscription.generation,
+            epoch=layout.epoch,
+            consumers=tuple(store.consumer_views(subscription_id)),
+            units=_units(subscription, layout, known),
+            waits={key: waits_for(layout, known.drained, key) for key in sorted(shut)},
+        )
+
+
+def _units(subscription: SubscriptionView, layout: Layout, known: store.Ownerships) -> tuple[Unit, ...]:
+    return tuple(
+        Unit(
+            key=key,
+            bucket_range=_bucket_range(subscription, layout, key),
+            owner=owned.owner,
+            next_owner=owned.next_owner,
+            generation=owned.generation,
+            release_deadline_ms=owned.release_deadline_ms,
+        )
+        for key, owned in sorted(known.owned.items())
+        if owned.owner is not None and key.segment_id in layout.segments
+    )
+
+
+def _bucket_range(subscription: SubscriptionView, layout: Layout, key: BucketKey) -> HashRange:
+    if not subscription.key_shared:
+        return FULL_RANGE
+    return bucket_ranges(layout.segments[key.segment_id].entry_bucket_splits)[key.bucket]
