@@ -81,7 +81,7 @@ def incarnation_of(name: TopicName) -> int:
 
 
 def session_graces(incarnations: Collection[int]) -> list[tuple[int, float | None, float | None]]:
-    """The grace periods that these topics and their namespaces set, in seconds, as (topic, own, namespace)."""
+    """The grace periods in seconds that topics and their namespaces set, as (topic, own, namespace's)."""
     rows = Topic.objects.filter(pk__in=incarnations)
     return list(rows.values_list("pk", "session_grace_seconds", "namespace__session_grace_seconds"))
 
