@@ -5,21 +5,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
-import httpx
-
-from scalable.client.connection import ConnectionLost, Endpoint, Urls
-from scalable.domain.errors import OperationWaitLimit, error_from_json
+from scalable.client.rest import ROOT, Json
+from scalable.client.rest import listed as _listed
+from scalable.client.rest import quoted as _quoted
+from scalable.client.rest import topic_path as _path
+from scalable.client.subscription_admin import SubscriptionAdmin
+from scalable.domain.errors import OperationWaitLimit
 from scalable.domain.names import TopicName
 
-ROOT = "/admin/v2/scalable"
 LOAD_ROOT = "/admin/v2/scalable-load"
 _BATCH_HEAD = struct.Struct(">QI")
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,32 +34,12 @@ class BatchPage:
         return self.terminated and self.next_offset >= self.end_offset
 
 
-class Admin:
+class Admin(SubscriptionAdmin):
     """Synchronous REST client; every method raises the domain's errors by their codes, or ConnectionLost.
 
     Topics are `topic://tenant/namespace/name` or `TopicName`. One instance may be used by several threads.
     Of several nodes the next one is asked when one does not answer, unless it may have done the work already.
     """
-
-    def __init__(self, url: Urls, token: str, *, timeout_seconds: float = 40.0) -> None:
-        self._endpoint = Endpoint(url, token)
-        self._http = httpx.Client(
-            headers=self._endpoint.headers,
-            timeout=timeout_seconds,
-            trust_env=not self._endpoint.is_loopback,
-        )
-
-    def __enter__(self) -> Admin:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._http.close()
 
     # Topics
 
@@ -212,18 +189,6 @@ class Admin:
 
     # Messages
 
-    def create_subscription(self, topic: TopicName | str, subscription: str, *, kind: str = "STREAM") -> None:
-        """Create a subscription at earliest, if it is new; its type never changes."""
-        self._call("PUT", _path(topic, "subscriptions", subscription), params={"type": kind})
-
-    def subscriptions(self, topic: TopicName | str) -> list[Json]:
-        """List the topic's subscriptions: name and type."""
-        return _listed(self._json("GET", _path(topic, "subscriptions")), "subscriptions")
-
-    def delete_subscription(self, topic: TopicName | str, subscription: str) -> None:
-        """Delete a subscription with its cursors."""
-        self._call("DELETE", _path(topic, "subscriptions", subscription))
-
     def positions(self, topic: TopicName | str) -> Json:
         """Give incarnation, epoch, and per segment its offsets, state, parents and children."""
         return self._object("GET", _path(topic, "positions"))
@@ -251,56 +216,6 @@ class Admin:
     def report_tiles(self, tiles: Sequence[Mapping[str, Any]]) -> None:
         """Write one-minute load tiles; a tile that is there is replaced."""
         self._call("POST", f"{LOAD_ROOT}/tiles", json={"tiles": [dict(tile) for tile in tiles]})
-
-    def _object(self, method: str, path: str, **request: Any) -> Json:
-        return dict(self._json(method, path, **request))
-
-    def _json(self, method: str, path: str, **request: Any) -> Any:
-        return self._call(method, path, **request).json()
-
-    def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
-        answer = self._ask_nodes(method, path, request)
-        if answer.is_error:
-            raise _error_of(answer)
-        return answer
-
-    def _ask_nodes(self, method: str, path: str, request: Json) -> httpx.Response:
-        """Ask one node after the other, as long as asking again can do nothing twice."""
-        left = len(self._endpoint.urls)
-        while True:
-            url, left = self._endpoint.url, left - 1
-            try:
-                return self._http.request(method, url + path, **request)
-            except httpx.TransportError as error:
-                self._endpoint.failed(url)
-                unheard = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                if not left or not (unheard or method == "GET"):
-                    raise ConnectionLost(1006, f"{method} {path}: {error}") from error
-
-
-def _error_of(answer: httpx.Response) -> Exception:
-    try:
-        body = answer.json()
-    except ValueError:
-        body = None
-    if isinstance(body, dict) and body.get("code"):
-        return error_from_json(body)
-    return ConnectionLost(1006, f"HTTP {answer.status_code} without an error of the product")
-
-
-def _quoted(*parts: object) -> str:
-    return "/".join(quote(str(part), safe="") for part in parts)
-
-
-def _path(topic: TopicName | str, *more: object) -> str:
-    name = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
-    return f"{ROOT}/{_quoted(name.tenant, name.namespace, name.name, *more)}"
-
-
-def _listed(body: Any, key: str) -> list[Json]:
-    """Unwrap a list that may come with its page's bounds around it."""
-    items = body[key] if isinstance(body, dict) else body
-    return list(items)
 
 
 def _split_batches(content: bytes) -> Iterator[tuple[int, bytes]]:
