@@ -13,7 +13,6 @@ from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from scalable.domain.cursors import bucket_ranges
 from scalable.domain.layout import Layout
 from scalable.domain.segment import Segment
 
@@ -95,7 +94,7 @@ def parents_owners(
     found: dict[BucketKey, str] = {}
     for key in keys:
         segment = layout.get(key.segment_id)
-        start = bucket_ranges(segment.entry_bucket_splits)[key.bucket].start if key_shared else 0
+        start = segment.entry_bucket_splits[key.bucket - 1] if key.bucket else 0
         for parent_id in segment.parent_ids:
             splits = layout.segments[parent_id].entry_bucket_splits if key_shared else ()
             parent = BucketKey(parent_id, bisect_right(splits, start))
@@ -122,7 +121,8 @@ def assign(
     known = frozenset(names)
     wishes = {key: name for key, name in (preferred or {}).items() if name in known}
     held = _held(keys, names, current, wishes)
-    quota = _quotas(keys, names, held, wishes)
+    wished = Counter(wishes[key] for key in keys if key in wishes and current.get(key) not in known)
+    quota = _quotas(len(keys), names, held, wished)
     result = {key: name for name in names for key in held[name][: quota[name]]}
     room = {name: quota[name] - min(quota[name], len(held[name])) for name in names}
     for key in keys:
@@ -148,19 +148,17 @@ def _held(
 
 
 def _quotas(
-    keys: Sequence[KeyT],
-    names: Sequence[str],
-    held: Mapping[str, Sequence[KeyT]],
-    wishes: Mapping[KeyT, str],
+    count: int, names: Sequence[str], held: Mapping[str, Sequence[KeyT]], wished: Mapping[str, int]
 ) -> dict[str, int]:
-    """Decide how many segments each consumer gets; the odd ones go where they keep most, then please most."""
-    base, odd = divmod(len(keys), len(names))
-    kept = {key for name in names for key in held[name]}
-    wished = Counter(wishes[key] for key in keys if key in wishes and key not in kept)
+    """Decide how many keys each consumer gets; the odd ones go where they keep most, then please most.
+
+    `wished` counts by consumer what nobody holds and it is preferred for.
+    """
+    base, odd = divmod(count, len(names))
 
     def rank(name: str) -> tuple[bool, bool, str]:
         keeps_more = len(held[name]) > base
-        pleases_more = len(held[name]) + wished[name] > base
+        pleases_more = len(held[name]) + wished.get(name, 0) > base
         return not keeps_more, not pleases_more, name
 
     lucky = set(sorted(names, key=rank)[:odd])
