@@ -1,4 +1,4 @@
-"""What each phase of a split or merge does (PIP-468, Split Protocol and Merge Protocol).
+"""What each phase of a split, merge or rebucket does (PIP-468, Split Protocol and Merge Protocol).
 
 A step has an effect on the segment stores, which is safe to repeat, and a part that joins the transaction in
 which the phase is recorded. A port inside the metadata database does everything in that transaction.
@@ -13,6 +13,7 @@ from django.conf import settings
 
 from scalable import announce
 from scalable.domain.operations import Phase, next_phase
+from scalable.domain.segment import PlannedSegment
 from scalable.segments.port import Fence, SegmentKey, SegmentPort
 from scalable.services.settling import settle_topic
 from scalable.store import operations, topics
@@ -93,16 +94,30 @@ def step_to(phase: Phase, drive: Drive) -> Step:
 
 
 def _create_children(drive: Drive) -> None:
-    names = topics.subscription_names(drive.operation.incarnation)
-    _make_stores(drive, names)
-    drive.results["subscriptions"] = names
+    found = _subscriptions(drive)
+    _make_stores(drive, found)
+    drive.results["subscriptions"] = found
 
 
-def _make_stores(drive: Drive, subscriptions: Sequence[str]) -> None:
+def _subscriptions(drive: Drive) -> list[list[Any]]:
+    """List [name, whether it shares keys] of all subscriptions, as a row of the operation gives it back."""
+    return [list(found) for found in topics.named_subscriptions(drive.operation.incarnation)]
+
+
+def _make_stores(drive: Drive, subscriptions: Sequence[Sequence[Any]]) -> None:
     for child in drive.operation.plan.children:
-        key = drive.key(child.segment_id)
-        drive.port.create(key, hash_range=child.hash_range, subscriptions=subscriptions, fence=drive.fence)
+        drive.port.create(
+            drive.key(child.segment_id),
+            hash_range=child.hash_range,
+            subscriptions=_cursors(subscriptions, child),
+            fence=drive.fence,
+        )
         drive.keep_alive()
+
+
+def _cursors(subscriptions: Sequence[Sequence[Any]], child: PlannedSegment) -> list[str]:
+    pairs = ((name, key_shared) for name, key_shared in subscriptions)
+    return topics.cursors_of(pairs, child.entry_bucket_splits)
 
 
 def _terminate_parents(drive: Drive) -> None:
@@ -121,20 +136,21 @@ def _terminate_parents(drive: Drive) -> None:
 def _match_cursors(drive: Drive) -> None:
     """Give the children the cursors of subscriptions that were made since, and take those of deleted ones."""
     before = drive.results["subscriptions"]
-    names = topics.subscription_names(drive.operation.incarnation)
-    if names == before:
+    found = _subscriptions(drive)
+    if found == before:
         return
-    _make_stores(drive, names)
-    for name in set(before) - set(names):
-        for child_id in drive.operation.plan.child_ids:
-            drive.port.delete_cursor(drive.key(child_id), subscription=name)
-    drive.results["subscriptions"] = names
+    _make_stores(drive, found)
+    gone = [one for one in before if one not in found]
+    for child in drive.operation.plan.children:
+        for name in _cursors(gone, child):
+            drive.port.delete_cursor(drive.key(child.segment_id), subscription=name)
+    drive.results["subscriptions"] = found
 
 
 def _commit_layout(drive: Drive) -> None:
     """Apply the plan to the layout as it is now; raises SubscriptionsMoved when the cursors no longer fit."""
     topic = topics.lock_incarnation(drive.operation.incarnation)
-    if topics.subscription_names(topic.incarnation) != drive.results["subscriptions"]:
+    if _subscriptions(drive) != drive.results["subscriptions"]:
         raise SubscriptionsMoved
     _replace_layout(drive, topic)
 

@@ -81,12 +81,12 @@ def heal_topic(*, incarnation: int) -> tuple[int, ...]:
 
 def _create_stores(topic: TopicView, segments: Collection[Segment]) -> None:
     port = segment_port()
-    subscriptions = store.subscription_names(topic.incarnation)
+    subscriptions = store.named_subscriptions(topic.incarnation)
     for segment in segments:
         port.create(
             SegmentKey(topic.incarnation, segment.segment_id),
             hash_range=segment.hash_range,
-            subscriptions=subscriptions,
+            subscriptions=store.cursors_of(subscriptions, segment.entry_bucket_splits),
             fence=None,
         )
 

@@ -8,7 +8,8 @@ from typing import Any
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F, QuerySet
 
-from scalable.domain.errors import NamespaceNotFound, TopicExists, TopicNotFound
+from scalable.domain.cursors import cursor_names
+from scalable.domain.errors import NamespaceDeleting, NamespaceNotFound, TopicExists, TopicNotFound
 from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout, Segment, SegmentState
 from scalable.domain.names import TopicName
@@ -19,6 +20,8 @@ from scalable.models import Segment as SegmentRow
 from scalable.models import Topic as TopicRow
 from scalable.store.clock import milliseconds, moment, optional_milliseconds
 from scalable.store.retention import write_history
+
+_NAMESPACE_TO_USE = "SELECT id, deleting FROM scalable_namespace WHERE tenant = %s AND name = %s FOR SHARE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +109,22 @@ def page(
     return [TopicName(tenant, namespace, name) for name in names], topics.count()
 
 
-def subscription_names(incarnation: int) -> list[str]:
-    """List a topic's subscriptions by name; under the topic's lock, none is made or deleted meanwhile."""
+def named_subscriptions(incarnation: int) -> list[tuple[str, bool]]:
+    """List a topic's subscriptions by name, with whether they share keys.
+
+    Under the topic's lock, none is made or deleted meanwhile.
+    """
     rows = Subscription.objects.filter(topic_id=incarnation).order_by("name")
-    return list(rows.values_list("name", flat=True))
+    return list(rows.values_list("name", "key_shared"))
+
+
+def cursors_of(subscriptions: Iterable[tuple[str, bool]], entry_bucket_splits: Sequence[int]) -> list[str]:
+    """Name the cursors of these subscriptions in a segment with these entry buckets."""
+    return [
+        cursor
+        for name, key_shared in subscriptions
+        for cursor in cursor_names(name, key_shared, entry_bucket_splits)
+    ]
 
 
 def segment_ids(incarnations: Collection[int]) -> set[tuple[int, int]]:
@@ -134,9 +149,9 @@ def active_segment_ids(*, after: int, topics: int) -> dict[int, list[int]]:
 def insert(
     *, name: TopicName, layout: Layout, properties: Mapping[str, str], created_at: datetime
 ) -> TopicView:
-    """Add a topic with its first segments; raises NamespaceNotFound, TopicExists."""
+    """Add a topic with its first segments; raises NamespaceNotFound, NamespaceDeleting, TopicExists."""
     row = TopicRow(
-        namespace_id=namespace_id(name.tenant, name.namespace),
+        namespace_id=_open_namespace_id(name.tenant, name.namespace),
         name=name.name,
         epoch=layout.epoch,
         next_segment_id=layout.next_segment_id,
@@ -231,6 +246,18 @@ def namespace_id(tenant: str, namespace: str) -> int:
     if key is None:
         raise NamespaceNotFound(namespace=f"{tenant}/{namespace}")
     return key
+
+
+def _open_namespace_id(tenant: str, namespace: str) -> int:
+    """Find a namespace that takes topics, and keep it so until the transaction ends."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NAMESPACE_TO_USE, [tenant, namespace])
+        row: tuple[int, bool] | None = cursor.fetchone()
+    if row is None:
+        raise NamespaceNotFound(namespace=f"{tenant}/{namespace}")
+    if row[1]:
+        raise NamespaceDeleting(namespace=f"{tenant}/{namespace}")
+    return row[0]
 
 
 def _with_versions(rows: QuerySet[SegmentRow]) -> Any:

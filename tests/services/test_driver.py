@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from scalable.domain.cursors import bucket_ranges
 from scalable.domain.errors import OperationNotAbortable
 from scalable.domain.operations import OperationKind, Outcome, Phase
 from scalable.domain.subscriptions import SubscriptionType
@@ -158,6 +159,34 @@ def test_a_subscription_made_on_the_way_has_a_cursor_in_each_child(
         assert [(cursor.subscription, cursor.position) for cursor in cursors] == [("new", 0)]
 
 
+@pytest.mark.parametrize("kind", OperationKind)
+def test_a_key_shared_subscription_has_a_cursor_for_each_entry_bucket(
+    port: SegmentPort, kind: OperationKind
+) -> None:
+    topic = make_topic()
+    _subscribe(topic, "plain")
+    _subscribe(topic, "shared", key_shared=True)
+    drive(request(kind, topic))
+    for segment_id, segment in layout_of(topic).segments.items():
+        found = {cursor.subscription for cursor in port.cursors(SegmentKey(topic.incarnation, segment_id))}
+        ranges = bucket_ranges(segment.entry_bucket_splits)
+        assert found == {"plain", *(f"shared/{bucket_range.hex}" for bucket_range in ranges)}
+
+
+def test_a_key_shared_subscription_deleted_on_the_way_leaves_no_cursor(external: MemorySegments) -> None:
+    topic = make_topic()
+    _subscribe(topic, "shared", key_shared=True)
+    operation = request(OperationKind.REBUCKET, topic)
+    interrupted(
+        operation,
+        Phase.COMMITTED,
+        Moment.BEFORE_EFFECT,
+        lambda: subscriptions.delete_subscription(name=topic.name, subscription="shared"),
+    )
+    for segment_id in layout_of(topic).segments:
+        assert external.cursors(SegmentKey(topic.incarnation, segment_id)) == []
+
+
 def test_a_subscription_made_at_the_last_moment_makes_the_commit_repeat(external: MemorySegments) -> None:
     topic = make_topic()
     operation = request(OperationKind.SPLIT, topic)
@@ -176,8 +205,10 @@ def test_a_subscription_made_at_the_last_moment_makes_the_commit_repeat(external
         assert len(external.cursors(SegmentKey(topic.incarnation, child_id))) == 3
 
 
-def _subscribe(topic: TopicView, name: str) -> None:
-    subscriptions.create_subscription(name=topic.name, subscription=name, kind=SubscriptionType.STREAM)
+def _subscribe(topic: TopicView, name: str, *, key_shared: bool = False) -> None:
+    subscriptions.create_subscription(
+        name=topic.name, subscription=name, kind=SubscriptionType.STREAM, key_shared=key_shared
+    )
 
 
 @pytest.mark.parametrize("kind", OperationKind)
