@@ -24,7 +24,7 @@ from scalable.domain.errors import (
     TopicNotFound,
 )
 from scalable.domain.names import TopicName
-from scalable.services import controller
+from scalable.services import controller, nodes
 from scalable.services.controller import Leader
 
 logger = logging.getLogger(__name__)
@@ -120,16 +120,6 @@ class LeaderMemory:
             return SessionState.UNKNOWN
         return SessionState.GRACE if session.connection is None else SessionState.CONNECTED
 
-    def connected(self, incarnation: int) -> frozenset[SessionKey] | None:
-        """Name the consumers of a topic that are connected, or None where this node does not lead it.
-
-        May be asked from any thread.
-        """
-        led = self._led.get(incarnation)
-        if led is None:
-            return None
-        return frozenset(key for key, session in list(led.sessions.items()) if session.connection is not None)
-
     async def leave(self, led: Led, key: SessionKey) -> None:
         """End a session at once; if that fails, its grace period still ends it. Raises TermSuperseded."""
         session = self.session(led, key)
@@ -138,7 +128,8 @@ class LeaderMemory:
             await self._remove(led, key)
 
     async def sweep(self, *, node_id: uuid.UUID) -> None:
-        """End the sessions whose grace period is over, and look after topics whose leader died."""
+        """Give up what others lead, look after topics whose leader died, end sessions whose time is up."""
+        await self._give_up_what_is_lost(node_id)
         for name in await self._call(controller.orphaned_topics):
             await self._adopt(name, node_id)
         grace_seconds = await self._graces()
@@ -147,6 +138,16 @@ class LeaderMemory:
                 await self._expire(led, key, grace_seconds.get(led.leader.incarnation))
             if not led.sessions and self._clock() - led.asked_for_at > IDLE_SECONDS:
                 self._led.pop(led.leader.incarnation, None)
+
+    async def _give_up_what_is_lost(self, node_id: uuid.UUID) -> None:
+        """Demote this node where it was too slow: nobody tells it, and its consumers belong elsewhere."""
+        terms = {incarnation: led.leader.term for incarnation, led in self._led.items()}
+        lost = await self._call(nodes.lost_leaderships, node_id=node_id, terms=terms) if terms else {}
+        for incarnation, current_term in lost.items():
+            led = self._led.get(incarnation)
+            if led is not None and led.leader.term == terms[incarnation]:
+                topic, term = str(led.leader.topic), terms[incarnation]
+                self._forget(incarnation, TermSuperseded(topic=topic, term=term, current_term=current_term))
 
     async def _begin(self, leader: Leader) -> Led:
         led = Led(leader, asked_for_at=self._clock())

@@ -1,18 +1,20 @@
 """Subscriptions, their backlog, consumers, moves and next messages as REST answers them."""
 
 from base64 import b64encode
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from scalable.api.leader import SessionState
 from scalable.domain.names import SegmentName
+from scalable.services.membership import Unit
 from scalable.services.peeking import Peeked, PeekedMessage
 from scalable.services.seeking import Moved
-from scalable.services.subscription_stats import AssignmentsView, ConsumerView, SubscriptionStats, TopicStats
-from scalable.store.attendance import LeaderView
+from scalable.services.subscription_stats import Assignments, SubscriptionStats, TopicStats
 from scalable.store.subscriptions import SubscriptionView
 
-Sessions = Collection[tuple[int, str]] | None
-"""The consumers that are connected to the leader, as (subscription id, name); None when nobody told."""
+Sessions = Callable[[str], SessionState]
+"""What is known of the session of a subscription's consumer, by its name."""
 
 
 def subscription_body(view: SubscriptionView) -> dict[str, Any]:
@@ -35,21 +37,22 @@ def stats_body(stats: SubscriptionStats, sessions: Sessions) -> dict[str, Any]:
         "msgBacklog": stats.backlog.messages,
         "backlogExact": stats.backlog.exact,
         "segments": _segments(stats),
-        "consumers": [consumer_body(stats, each, sessions) for each in stats.consumers],
+        "consumers": [
+            _consumer(each.name, sessions(each.name), each.registered_at_ms)
+            | {"standby": each.standby, "segmentIds": list(each.segment_ids)}
+            for each in stats.consumers
+        ],
     }
 
 
 def _segments(stats: SubscriptionStats) -> dict[str, Any]:
-    owners: dict[int, set[str]] = {}
-    for consumer in stats.consumers:
-        for unit in consumer.units:
-            owners.setdefault(unit.segment_id, set()).add(consumer.name)
+    consumers = Counter(segment_id for each in stats.consumers for segment_id in each.segment_ids)
     return {
         str(key): {
             "msgBacklog": one.messages,
             "position": one.position,
             "endOffset": one.end_offset,
-            "consumerCount": len(owners.get(key, ())),
+            "consumerCount": consumers[key],
             "waitsFor": [
                 {"segmentId": wait.segment_id, "unackedMessages": wait.unacknowledged}
                 for wait in stats.backlog.waits.get(key, ())
@@ -59,36 +62,17 @@ def _segments(stats: SubscriptionStats) -> dict[str, Any]:
     }
 
 
-def consumer_body(stats: SubscriptionStats, consumer: ConsumerView, sessions: Sessions) -> dict[str, Any]:
-    """A consumer with what it owns."""
-    connected = None if sessions is None else (stats.subscription.subscription_id, consumer.name) in sessions
+def _consumer(name: str, state: SessionState, registered_at_ms: int) -> dict[str, Any]:
+    connected = None if state is SessionState.UNKNOWN else state is SessionState.CONNECTED
     return {
-        "consumerName": consumer.name,
+        "consumerName": name,
         "connected": connected,
-        "session": {None: "UNKNOWN", True: "CONNECTED", False: "GRACE"}[connected],
-        "standby": not consumer.units,
-        "registeredAtMs": consumer.registered_at_ms,
-        "segmentIds": sorted({unit.segment_id for unit in consumer.units}),
-        "units": [
-            {
-                "segmentId": unit.segment_id,
-                "bucket": unit.bucket,
-                "bucketRange": unit.bucket_range.hex,
-                "generation": unit.generation,
-                "position": unit.position,
-                "nextOwner": unit.next_owner,
-            }
-            for unit in consumer.units
-        ],
+        "session": state.name,
+        "registeredAtMs": registered_at_ms,
     }
 
 
-def leader_body(leader: LeaderView) -> dict[str, Any]:
-    """Who leads."""
-    return {"term": leader.term, "url": leader.url, "sinceMs": leader.since_ms}
-
-
-def topic_stats_body(stats: TopicStats, sessions: Sessions) -> dict[str, Any]:
+def topic_stats_body(stats: TopicStats, sessions: Callable[[SubscriptionView], Sessions]) -> dict[str, Any]:
     """A topic with all its subscriptions, by the names of PIP-483."""
     topic = stats.topic
     segments = {
@@ -103,12 +87,15 @@ def topic_stats_body(stats: TopicStats, sessions: Sessions) -> dict[str, Any]:
     }
     return {
         "layout": {"epoch": topic.epoch, "segments": segments},
-        "leader": leader_body(stats.leader),
+        "leader": {"term": stats.lease.term, "url": stats.lease.url if stats.lease.alive else None},
         "msgRateIn": _sum(stats, "msgRateIn"),
         "byteRateIn": _sum(stats, "bytesRateIn"),
         "msgRateOut": _sum(stats, "msgRateOut"),
         "byteRateOut": _sum(stats, "bytesRateOut"),
-        "subscriptions": {each.subscription.name: stats_body(each, sessions) for each in stats.subscriptions},
+        "subscriptions": {
+            each.subscription.name: stats_body(each, sessions(each.subscription))
+            for each in stats.subscriptions
+        },
     }
 
 
@@ -116,13 +103,37 @@ def _sum(stats: TopicStats, metric: str) -> float:
     return round(sum(rates[metric] for rates in stats.rates.values()), 3)
 
 
-def assignments_body(view: AssignmentsView, sessions: Sessions) -> dict[str, Any]:
+def assignments_body(view: Assignments, sessions: Sessions) -> dict[str, Any]:
     """Who reads what."""
+    members = view.membership
     return {
-        "epoch": view.topic.epoch,
-        "generation": view.stats.subscription.generation,
-        "leader": leader_body(view.leader),
-        "consumers": [consumer_body(view.stats, each, sessions) for each in view.stats.consumers],
+        "epoch": members.epoch,
+        "generation": members.generation,
+        "leader": {"term": members.term, "url": members.leader_url},
+        "consumers": [
+            _consumer(each.name, sessions(each.name), each.registered_at_ms)
+            | _owned(members.owned_by(each.name), standby=members.is_standby(each.name))
+            for each in members.consumers
+        ],
+        "waitsFor": {str(key): list(waited) for key, waited in members.waits.items()},
+    }
+
+
+def _owned(units: Sequence[Unit], *, standby: bool) -> dict[str, Any]:
+    return {
+        "standby": standby,
+        "segmentIds": sorted({unit.key.segment_id for unit in units}),
+        "units": [
+            {
+                "segmentId": unit.key.segment_id,
+                "bucket": unit.key.bucket,
+                "bucketRange": unit.bucket_range.hex,
+                "generation": unit.generation,
+                "nextOwner": unit.next_owner,
+                "releaseDeadlineMs": unit.release_deadline_ms,
+            }
+            for unit in units
+        ],
     }
 
 

@@ -93,19 +93,11 @@ class SubscriptionSegmentBody(Body):
     waits_for: list[WaitBody]
 
 
-class UnitBody(Body):
-    """A segment, or one of its entry buckets, that a consumer owns; acknowledgements carry the generation."""
-
-    segment_id: Identifier
-    bucket: int
-    bucket_range: str
-    generation: int
-    position: int
-    next_owner: str | None
-
-
 class ConsumerBody(Body):
-    """A registered consumer; whether it is connected is the leader's memory, unknown (null) elsewhere."""
+    """A registered consumer; whether it is connected is the leader's memory, unknown (null) elsewhere.
+
+    One that stands by owns nothing, and nothing is on its way to it.
+    """
 
     consumer_name: str
     connected: bool | None
@@ -113,7 +105,6 @@ class ConsumerBody(Body):
     standby: bool
     registered_at_ms: int
     segment_ids: list[Identifier]
-    units: list[UnitBody]
 
 
 class SubscriptionStatsBody(Body):
@@ -133,11 +124,10 @@ class SubscriptionStatsBody(Body):
 
 
 class LeaderBody(Body):
-    """Who leads the topic, under which term, since when."""
+    """Who leads the topic, under which term; without a `url` nobody does just now."""
 
     term: int
     url: str | None
-    since_ms: int | None
 
 
 class LayoutSegmentBody(Body):
@@ -169,13 +159,37 @@ class TopicStatsBody(Body):
     subscriptions: dict[str, SubscriptionStatsBody]
 
 
+class UnitBody(Body):
+    """A segment, or one of its entry buckets, with its owner; acknowledgements carry the generation.
+
+    With a `nextOwner` the owner is asked to release it until `releaseDeadlineMs`.
+    """
+
+    segment_id: Identifier
+    bucket: int
+    bucket_range: str
+    generation: int
+    next_owner: str | None
+    release_deadline_ms: int | None
+
+
+class AssignedConsumerBody(ConsumerBody):
+    """A consumer with all that it owns."""
+
+    units: list[UnitBody]
+
+
 class AssignmentsBody(Body):
-    """Who reads what of a subscription; `generation` rises with any change."""
+    """Who reads what of a subscription, as of a generation, which rises with any change, and an epoch.
+
+    `waitsFor` names for each segment that is shut the ancestors that are not drained.
+    """
 
     epoch: int
     generation: int
     leader: LeaderBody
-    consumers: list[ConsumerBody]
+    consumers: list[AssignedConsumerBody]
+    waits_for: dict[str, list[Identifier]]
 
 
 class SegmentMoveBody(Body):

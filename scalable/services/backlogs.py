@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from scalable.domain.backlogs import Wait, drained_segments, waits
 from scalable.domain.cursors import cursor_names
-from scalable.domain.keyspace import bucket_hash
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import CursorBacklog, SegmentKey, StoredBatch
@@ -18,6 +17,7 @@ from scalable.segments.registry import segment_port
 from scalable.store.subscriptions import SubscriptionView
 from scalable.store.topics import TopicView
 from scalable.wire.batch import Record, decode_batch
+from scalable.wire.bucket_batch import places
 
 LOOK_BYTES = 16 * 1024 * 1024
 """How much is read of a topic to tell apart what the entry buckets of its segments have acknowledged."""
@@ -131,9 +131,13 @@ def pending_in(
     batch: StoredBatch, segment: Segment, positions: Sequence[int]
 ) -> Iterator[tuple[int, Record]]:
     """Give the records of a batch that their own entry buckets have not acknowledged, with their offsets."""
-    splits = segment.entry_bucket_splits if len(positions) > 1 else ()
-    for offset, record in enumerate(decode_batch(batch.payload), batch.base_offset):
-        if offset >= positions[bisect_right(splits, bucket_hash(record.key_hash or 0))]:
+    records = decode_batch(batch.payload)
+    buckets = [0] * len(records)
+    if len(positions) > 1:
+        found = places(batch.payload, base_offset=batch.base_offset)
+        buckets = [bisect_right(segment.entry_bucket_splits, place) for place in found]
+    for offset, (record, bucket) in enumerate(zip(records, buckets, strict=True), batch.base_offset):
+        if offset >= positions[bucket]:
             yield offset, record
 
 

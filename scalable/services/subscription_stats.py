@@ -3,39 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scalable.domain.cursors import bucket_ranges
+from django.conf import settings
+
 from scalable.domain.errors import SubscriptionNotFound
-from scalable.domain.keyspace import FULL_RANGE, HashRange
-from scalable.domain.layout import Layout
 from scalable.domain.names import TopicName, validate_part
-from scalable.services.backlogs import Backlog, SegmentBacklog, backlog_of, backlogs_of, positions_of
+from scalable.services.backlogs import Backlog, backlog_of, backlogs_of
 from scalable.services.loads import topic_loads
-from scalable.store import attendance, topics
+from scalable.services.membership import Membership, membership
+from scalable.store import attendance, leases, topics
 from scalable.store import subscriptions as store
-from scalable.store.attendance import LeaderView, Unit
+from scalable.store.attendance import Attendant
+from scalable.store.leases import ControllerLeaseView
 from scalable.store.subscriptions import SubscriptionView
 from scalable.store.topics import TopicView
-
-
-@dataclass(frozen=True, slots=True)
-class UnitView:
-    """A segment, or an entry bucket of it, that a consumer owns, and who it is asked to hand it to."""
-
-    segment_id: int
-    bucket: int
-    bucket_range: HashRange
-    generation: int
-    position: int
-    next_owner: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerView:
-    """A registered consumer with what it owns; without anything it stands by."""
-
-    name: str
-    registered_at_ms: int
-    units: tuple[UnitView, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +24,23 @@ class SubscriptionStats:
 
     subscription: SubscriptionView
     backlog: Backlog
-    consumers: tuple[ConsumerView, ...]
+    consumers: tuple[Attendant, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AssignmentsView:
-    """Who reads what, under which leadership; `epoch` is the layout's."""
+class Assignments:
+    """Who reads what of a subscription."""
 
-    topic: TopicView
-    leader: LeaderView
-    stats: SubscriptionStats
+    subscription: SubscriptionView
+    membership: Membership
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """A topic with its rates by segment and all its subscriptions."""
+    """A topic with its leadership, its rates by segment and all its subscriptions."""
 
     topic: TopicView
-    leader: LeaderView
+    lease: ControllerLeaseView
     rates: Mapping[int, Mapping[str, float]]
     subscriptions: tuple[SubscriptionStats, ...]
 
@@ -70,56 +49,35 @@ def topic_stats(*, name: TopicName) -> TopicStats:
     """Tell all of a topic; the number of statements does not depend on its size. Raises TopicNotFound."""
     topic = topics.read(name)
     found = store.of_topic(topic.incarnation)
-    present = attendance.attendance(topic.incarnation)
+    present = attendance.attendants(topic.incarnation)
     return TopicStats(
         topic=topic,
-        leader=attendance.leader_of(topic.incarnation),
+        lease=leases.read(topic.incarnation, timeout_seconds=settings.SCALABLE_NODE_TIMEOUT_SECONDS),
         rates={key: record.rates.by_metric() for key, record in topic_loads(name=name).loads.items()},
         subscriptions=tuple(
-            _stats(subscription, topic.layout, backlog, present)
+            SubscriptionStats(subscription, backlog, present.get(subscription.subscription_id, ()))
             for subscription, backlog in zip(found, backlogs_of(topic, found), strict=True)
         ),
     )
 
 
-def assignments(*, name: TopicName, subscription: str) -> AssignmentsView:
+def subscription_stats(*, name: TopicName, subscription: str) -> SubscriptionStats:
+    """Tell all of one subscription; raises TopicNotFound, InvalidName, SubscriptionNotFound."""
+    topic, found = _find(name, subscription)
+    present = attendance.attendants(topic.incarnation)
+    return SubscriptionStats(found, backlog_of(found, topic.layout), present.get(found.subscription_id, ()))
+
+
+def assignments(*, name: TopicName, subscription: str) -> Assignments:
     """Tell who reads what of a subscription; raises TopicNotFound, InvalidName, SubscriptionNotFound."""
+    _, found = _find(name, subscription)
+    return Assignments(found, membership(subscription_id=found.subscription_id))
+
+
+def _find(name: TopicName, subscription: str) -> tuple[TopicView, SubscriptionView]:
     validate_part(subscription, "subscription")
     topic = topics.read(name)
     found = store.find(topic.incarnation, subscription)
     if found is None:
         raise SubscriptionNotFound(subscription=subscription)
-    backlog = backlog_of(found, topic.layout)
-    present = attendance.attendance(topic.incarnation)
-    return AssignmentsView(
-        topic, attendance.leader_of(topic.incarnation), _stats(found, topic.layout, backlog, present)
-    )
-
-
-def _stats(
-    subscription: SubscriptionView, layout: Layout, backlog: Backlog, present: attendance.Attendance
-) -> SubscriptionStats:
-    key = subscription.subscription_id
-    owned: dict[str, list[UnitView]] = {}
-    for unit in present.units.get(key, ()):
-        one = backlog.segments.get(unit.segment_id)
-        if unit.owner is not None and one is not None:
-            owned.setdefault(unit.owner, []).append(_unit(subscription, one, unit))
-    consumers = tuple(
-        ConsumerView(name, since_ms, tuple(owned.get(name, ())))
-        for name, since_ms in present.consumers.get(key, {}).items()
-    )
-    return SubscriptionStats(subscription, backlog, consumers)
-
-
-def _unit(subscription: SubscriptionView, one: SegmentBacklog, unit: Unit) -> UnitView:
-    ranges = bucket_ranges(one.segment.entry_bucket_splits) if subscription.key_shared else (FULL_RANGE,)
-    position = positions_of(one.cursors)[unit.bucket] if unit.position is None else unit.position
-    return UnitView(
-        segment_id=unit.segment_id,
-        bucket=unit.bucket,
-        bucket_range=ranges[unit.bucket],
-        generation=unit.generation,
-        position=position,
-        next_owner=unit.next_owner,
-    )
+    return topic, found

@@ -5,6 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from scalable.api.doors import Door
+from scalable.api.leader import SessionState
 from scalable.api.node import node
 from scalable.api.subscription_answers import (
     Sessions,
@@ -45,7 +46,7 @@ from scalable.services import peeking, seeking, subscription_stats, subscription
 from scalable.services.access import Right
 from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.services.seeking import Moved
-from scalable.services.subscription_stats import AssignmentsView as Assignments
+from scalable.store.subscriptions import SubscriptionView as StoredSubscription
 
 POSITION_ERRORS: tuple[type[ScalableError], ...] = (SegmentNotFound, PositionInvalid, SegmentStoreMissing)
 MOVE_ERRORS = (TopicNotFound, SubscriptionNotFound, SubscriptionTypeMismatch)
@@ -110,8 +111,8 @@ class SubscriptionView(DoorView):
         return Response(status=204)
 
     def get(self, request: Request, **path: str) -> Response:
-        view = subscription_stats.assignments(name=topic_of(path), subscription=path["subscription"])
-        return Response(stats_body(view.stats, sessions_of(view)))
+        stats = subscription_stats.subscription_stats(name=topic_of(path), subscription=path["subscription"])
+        return Response(stats_body(stats, sessions_of(stats.subscription)))
 
     def delete(self, request: Request, **path: str) -> Response:
         subscriptions.delete_subscription(name=topic_of(path), subscription=path["subscription"])
@@ -133,7 +134,7 @@ class AssignmentsView(DoorView):
 
     def get(self, request: Request, **path: str) -> Response:
         view = subscription_stats.assignments(name=topic_of(path), subscription=path["subscription"])
-        return Response(assignments_body(view, sessions_of(view)))
+        return Response(assignments_body(view, sessions_of(view.subscription)))
 
 
 class SeekView(DoorView):
@@ -248,12 +249,16 @@ class TopicStatsView(DoorView):
 
     def get(self, request: Request, **path: str) -> Response:
         stats = subscription_stats.topic_stats(name=topic_of(path))
-        return Response(topic_stats_body(stats, node.leader.connected(stats.topic.incarnation)))
+        return Response(topic_stats_body(stats, sessions_of))
 
 
-def sessions_of(view: Assignments) -> Sessions:
-    """Give the connected consumers, as far as this node knows them."""
-    return node.leader.connected(view.topic.incarnation)
+def sessions_of(subscription: StoredSubscription) -> Sessions:
+    """Give what this node, if it leads the topic, knows of a subscription's sessions."""
+
+    def state(consumer: str) -> SessionState:
+        return node.leader.state(subscription.incarnation, (subscription.subscription_id, consumer))
+
+    return state
 
 
 def answer_move(moved: Moved) -> Response:
