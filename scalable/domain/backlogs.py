@@ -35,7 +35,11 @@ def next_messages(layout: Layout, pending: Mapping[int, int], count: int) -> dic
     taken: dict[int, int] = {}
     drained = set(drained_segments(layout, pending))
     while count > 0:
-        opened = {key: pending[key] for key in assignable(layout, drained) if pending.get(key)}
+        opened = {
+            key: pending[key]
+            for key in assignable(layout, drained)
+            if pending.get(key) and key not in taken  # else an active one has given all it has
+        }
         if not opened:
             break
         shares = even_shares(opened, count)

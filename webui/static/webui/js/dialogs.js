@@ -4,7 +4,8 @@ import { ApiError } from "./api.js";
 
 /**
  * @param {HTMLDialogElement} dialog holding a form with a cancel button and one primary button
- * @param {(form: HTMLFormElement) => Promise<unknown>} act resolves when done; an ApiError is shown in the dialog
+ * @param {(form: HTMLFormElement) => Promise<unknown>} act resolves when done, to `false` when there is more to ask; an ApiError is
+ *   shown in the dialog
  */
 export function ask(dialog, act) {
   const form = /** @type {HTMLFormElement} */ (dialog.querySelector("form"));
@@ -15,9 +16,10 @@ export function ask(dialog, act) {
   form.onsubmit = async (event) => {
     event.preventDefault();
     primary.disabled = true;
+    problem.hidden = true;
     try {
-      await act(form);
-      dialog.close();
+      if ((await act(form)) === false) primary.disabled = false;
+      else dialog.close();
     } catch (error) {
       problem.textContent = error instanceof ApiError ? error.sentence : `Not done: ${error}`;
       problem.hidden = false;

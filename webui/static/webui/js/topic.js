@@ -5,6 +5,7 @@ import { Map as TopicMap } from "./map.js";
 import { active, loadOf } from "./model.js";
 import { Watch } from "./live.js";
 import { figures, Panels } from "./panels.js";
+import { Subscriptions } from "./subscriptions.js";
 import { hex, rate } from "./format.js";
 
 const TILES_MS = 15000;
@@ -13,6 +14,7 @@ const { tenant, namespace, topic: name } = document.getElementById("topic").data
 const path = topicPath(tenant, namespace, name);
 const map = new TopicMap(document.getElementById("map"), document.getElementById("legend"), select);
 const panels = new Panels(path, select);
+const subscriptions = new Subscriptions(path);
 let topic = null;
 let tilesAt = 0;
 
@@ -43,6 +45,7 @@ function onTopic(next) {
   map.show(next);
   panels.show(next);
   figures(next, active(next));
+  subscriptions.read();
 }
 
 function onState(state, text) {
