@@ -8,6 +8,9 @@ from django.conf import settings
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
 
 STORE_SWEEP_SECONDS = 60
+NAMESPACE_SWEEP_SECONDS = 30
+RETENTION_TICK_SECONDS = min(5.0, settings.SCALABLE_RETENTION_SWEEP_SECONDS)
+"""Ticks are more frequent than the sweeps of one topic, so that many topics are spread over them."""
 
 app = Celery("scalable")
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -24,6 +27,16 @@ app.conf.beat_schedule = {
         "task": "tasks.jobs.sweep_stores",
         "schedule": STORE_SWEEP_SECONDS,
         "options": {"expires": STORE_SWEEP_SECONDS},
+    },
+    "sweep-retention": {
+        "task": "tasks.jobs.sweep_retention",
+        "schedule": RETENTION_TICK_SECONDS,
+        "options": {"expires": RETENTION_TICK_SECONDS},
+    },
+    "finish-namespace-deletions": {
+        "task": "tasks.jobs.finish_namespace_deletions",
+        "schedule": NAMESPACE_SWEEP_SECONDS,
+        "options": {"expires": NAMESPACE_SWEEP_SECONDS},
     },
     "autoscale-tick": {
         "task": "tasks.jobs.autoscale_tick",

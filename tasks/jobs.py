@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from scalable.services import autoscaling, driver, sweeping
+from scalable.services import autoscaling, driver, namespaces, pruning, sweeping
 from tasks.runner import runner_name
 
 
@@ -22,6 +22,18 @@ def sweep_operations() -> None:
 def sweep_stores() -> None:
     """Remove orphaned segment stores and make missing ones."""
     sweeping.sweep_stores()
+
+
+@shared_task
+def sweep_retention() -> None:
+    """Prune and trim the topics whose time has come."""
+    pruning.sweep_due_topics()
+
+
+@shared_task
+def finish_namespace_deletions() -> None:
+    """Go on with deletions of namespaces that a process began and did not end."""
+    namespaces.finish_deletions()
 
 
 @shared_task

@@ -47,6 +47,20 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION scalable_namespace_takes_topics() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF (SELECT deleting FROM scalable_namespace WHERE id = NEW.namespace_id FOR SHARE) THEN
+        RAISE EXCEPTION 'namespace % is being deleted and takes no topics', NEW.namespace_id
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'namespace_takes_topics', TABLE = 'scalable_topic';
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER namespace_takes_topics BEFORE INSERT OR UPDATE OF namespace_id ON scalable_topic
+FOR EACH ROW EXECUTE FUNCTION scalable_namespace_takes_topics();
+
 CREATE CONSTRAINT TRIGGER segment_goes_into_history AFTER DELETE ON scalable_segment
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION scalable_segment_goes();
 
@@ -58,6 +72,8 @@ FOR EACH ROW EXECUTE FUNCTION scalable_topic_counts_up();
 """
 
 NO_LIFE = """
+DROP TRIGGER namespace_takes_topics ON scalable_topic;
+DROP FUNCTION scalable_namespace_takes_topics();
 DROP TRIGGER topic_counts_up ON scalable_topic;
 DROP TRIGGER segment_id_given_once ON scalable_segment;
 DROP TRIGGER segment_goes_into_history ON scalable_segment;

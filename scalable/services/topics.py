@@ -44,8 +44,9 @@ def create_topic(
 ) -> TopicView:
     """Create a topic whose first segments divide the hash space evenly.
 
-    Raises NamespaceNotFound, TopicExists, InvalidInitialSegments. With a port outside the metadata database
-    the topic exists from the moment its row does: if making its stores fails, `heal_topic` makes the rest.
+    Raises NamespaceNotFound, NamespaceDeleting, TopicExists, InvalidInitialSegments. With a port outside
+    the metadata database the topic exists from the moment its row does: if making its stores fails,
+    `heal_topic` makes the rest.
     """
     port = segment_port()
     with transaction.atomic():

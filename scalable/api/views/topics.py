@@ -1,6 +1,7 @@
 """Topics of a namespace, their metadata and their properties."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from rest_framework.request import Request
@@ -19,10 +20,13 @@ from scalable.api.serializers import (
     read_body,
 )
 from scalable.api.views.base import DoorView, require_json, topic_of
+from scalable.api.views.waiting import when_unclaimed
 from scalable.domain.errors import (
     InvalidFilter,
     InvalidInitialSegments,
+    NamespaceDeleting,
     NamespaceNotFound,
+    SegmentClaimed,
     TopicExists,
     TopicNotFound,
 )
@@ -98,7 +102,7 @@ class TopicView(DoorView):
             body=Properties,
             body_required=False,
             answers={204: None},
-            errors=(NamespaceNotFound, TopicExists, InvalidInitialSegments),
+            errors=(NamespaceNotFound, NamespaceDeleting, TopicExists, InvalidInitialSegments),
         ),
         "GET": Door(
             summary="Get a topic's metadata",
@@ -107,11 +111,11 @@ class TopicView(DoorView):
             errors=(TopicNotFound,),
         ),
         "DELETE": Door(
-            summary="Delete a topic with its messages",
+            summary="Delete a topic with its messages, once its splits and merges have ended",
             right=Right.OPERATE,
             query=DeleteTopicQuery,
             answers={204: None},
-            errors=(TopicNotFound,),
+            errors=(TopicNotFound, SegmentClaimed),
         ),
     }
 
@@ -128,8 +132,9 @@ class TopicView(DoorView):
         return Response(topic_body(topics.get_topic(name=topic_of(path))))
 
     def delete(self, request: Request, **path: str) -> Response:
-        force = self.query(DeleteTopicQuery).force
-        topics.delete_topic(name=topic_of(path), force=force, actor=actor_of(request))
+        name, force = topic_of(path), self.query(DeleteTopicQuery).force
+        delete = partial(topics.delete_topic, name=name, force=force, actor=actor_of(request))
+        when_unclaimed(request, name, delete)
         return Response(status=204)
 
 

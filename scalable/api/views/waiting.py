@@ -1,6 +1,7 @@
 """How requests wait for the end of a split or merge: bounded, and without a database connection."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -12,7 +13,14 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from scalable.api.hub import hub, operation_key
-from scalable.domain.errors import OperationAborted, TooManyRequests, error_from_json
+from scalable.domain.errors import (
+    OperationAborted,
+    OperationNotFound,
+    SegmentClaimed,
+    TooManyRequests,
+    error_from_json,
+)
+from scalable.domain.names import TopicName
 from scalable.domain.operations import Outcome
 from scalable.services import scaling
 from scalable.services.scaling import OperationView
@@ -50,6 +58,39 @@ def prefers_async(request: Request) -> bool:
     """Tell whether the request carries `Prefer: respond-async` (RFC 7240)."""
     preferences = str(request.headers.get("Prefer", "")).split(",")
     return any(each.partition(";")[0].strip().lower() == RESPOND_ASYNC for each in preferences)
+
+
+def when_unclaimed(request: Request, name: TopicName, act: Callable[[], object]) -> None:
+    """Do what a topic's unfinished operations refuse, once they have ended.
+
+    Waits as a split does, without a connection; raises SegmentClaimed when that is over or was not wanted,
+    TooManyRequests, and what `act` raises.
+    """
+    deadline = time.monotonic() + settings.SCALABLE_OPERATION_WAIT_SECONDS
+    while True:
+        try:
+            act()
+            return
+        except SegmentClaimed as claimed:
+            left_seconds = deadline - time.monotonic()
+            if left_seconds <= 0 or prefers_async(request):
+                raise
+            with _place():
+                hub.wait_blocking(
+                    operation_key(claimed.operation_id),
+                    timeout_seconds=left_seconds,
+                    predicate=partial(_ended, name, claimed.operation_id),
+                )
+
+
+def _ended(name: TopicName, operation_id: str) -> bool | None:
+    try:
+        operation = scaling.get_operation(name=name, operation_id=operation_id)
+    except OperationNotFound:  # gone with its topic
+        return True
+    finally:
+        connections.close_all()
+    return operation.outcome is not None or None
 
 
 @contextmanager

@@ -39,6 +39,31 @@ class NamespaceNotFound(ScalableError):
     namespace: str
 
 
+class NamespaceNotEmpty(ScalableError):
+    """The namespace {namespace} has {topics} topics."""
+
+    code = "namespace_not_empty"
+    hint_template = "Delete them first, or delete the namespace by force with all of them."
+    namespace: str
+    topics: int
+
+
+class NamespaceDeleting(ScalableError):
+    """The namespace {namespace} is being deleted."""
+
+    code = "namespace_deleting"
+    hint_template = "No topic is made in it any more; delete it again to wait for the end."
+    namespace: str
+
+
+class NamespaceFixed(ScalableError):
+    """The namespace {namespace} belongs to the system and stays."""
+
+    code = "namespace_fixed"
+    hint_template = "Namespaces of the tenant 'system' cannot be deleted."
+    namespace: str
+
+
 class InvalidName(ScalableError):
     """The {field} {value!r} is not a valid name: {problem}."""
 
@@ -295,6 +320,14 @@ class TermSuperseded(ScalableError):
     topic: str
     term: int
     current_term: int
+
+
+class NodeNotFound(ScalableError):
+    """The node {node_id} does not exist."""
+
+    code = "node_not_found"
+    hint_template = "List the nodes; one that died is forgotten after a while."
+    node_id: str
 
 
 class NotLeader(ScalableError):

@@ -1,0 +1,189 @@
+"""Namespaces as such, and how long topics and namespaces keep messages and sessions."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from scalable.api.authentication import actor_of
+from scalable.api.doors import Door
+from scalable.api.serializers import Body, Query
+from scalable.api.views.base import DoorView, body_of, topic_of
+from scalable.domain.errors import (
+    InvalidParameter,
+    NamespaceDeleting,
+    NamespaceFixed,
+    NamespaceNotEmpty,
+    NamespaceNotFound,
+    TopicNotFound,
+)
+from scalable.domain.lifetimes import Resolved
+from scalable.domain.names import validate_part
+from scalable.services import lifetimes, namespaces
+from scalable.services.access import Right
+from scalable.services.lifetimes import LONGEST_SECONDS, Lifetimes
+
+RetentionSeconds = Annotated[int, Meta(ge=-1, le=LONGEST_SECONDS)]
+GraceSeconds = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
+
+
+class DeleteNamespaceQuery(Query):
+    """`force` deletes the topics too."""
+
+    force: bool = False
+
+
+class LifetimesBody(Body, kw_only=True):
+    """What is set here; a field that is left out or null is inherited. Retention -1 is for ever."""
+
+    retention_seconds: RetentionSeconds | None = None
+    session_grace_seconds: GraceSeconds | None = None
+
+
+class EffectiveBody(Body):
+    """A setting that holds, and whose it is."""
+
+    value: float
+    source: Literal["topic", "namespace", "default"]
+
+
+class TopicLifetimesBody(LifetimesBody, kw_only=True):
+    """What a topic sets, and what holds for it."""
+
+    effective: dict[str, EffectiveBody]
+
+
+class TopicLifetimesView(DoorView):
+    """How long a topic keeps messages and sessions."""
+
+    tag = "Topics"
+    doors = {
+        "GET": Door(
+            summary="Get how long a topic keeps messages and sessions",
+            right=Right.READ,
+            answers={200: TopicLifetimesBody},
+            errors=(TopicNotFound,),
+        ),
+        "POST": Door(
+            summary="Replace how long a topic keeps messages and sessions",
+            right=Right.OPERATE,
+            body=LifetimesBody,
+            answers={204: None},
+            errors=(TopicNotFound, InvalidParameter),
+        ),
+        "DELETE": Door(
+            summary="Let a topic inherit how long it keeps messages and sessions",
+            right=Right.OPERATE,
+            answers={204: None},
+            errors=(TopicNotFound,),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        name = topic_of(path)
+        effective = lifetimes.effective_lifetimes(name=name)
+        body = _body(lifetimes.topic_lifetimes(name=name))
+        body["effective"] = {
+            "retentionSeconds": _effective(effective.retention_seconds),
+            "sessionGraceSeconds": _effective(effective.session_grace_seconds),
+        }
+        return Response(body)
+
+    def post(self, request: Request, **path: str) -> Response:
+        given = _given(request)
+        lifetimes.set_topic_lifetimes(name=topic_of(path), lifetimes=given, actor=actor_of(request))
+        return Response(status=204)
+
+    def delete(self, request: Request, **path: str) -> Response:
+        lifetimes.set_topic_lifetimes(name=topic_of(path), lifetimes=Lifetimes(), actor=actor_of(request))
+        return Response(status=204)
+
+
+class NamespaceLifetimesView(DoorView):
+    """How long the topics of a namespace keep messages and sessions, unless they say otherwise."""
+
+    tag = "Topics"
+    doors = {
+        "GET": Door(
+            summary="Get what a namespace sets for its topics",
+            right=Right.READ,
+            answers={200: LifetimesBody},
+            errors=(NamespaceNotFound,),
+        ),
+        "POST": Door(
+            summary="Replace what a namespace sets for its topics",
+            right=Right.OPERATE,
+            body=LifetimesBody,
+            answers={204: None},
+            errors=(NamespaceNotFound, InvalidParameter),
+        ),
+        "DELETE": Door(
+            summary="Let a namespace set nothing for its topics",
+            right=Right.OPERATE,
+            answers={204: None},
+            errors=(NamespaceNotFound,),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        return Response(_body(lifetimes.namespace_lifetimes(**_namespace(path))))
+
+    def post(self, request: Request, **path: str) -> Response:
+        given = _given(request)
+        lifetimes.set_namespace_lifetimes(**_namespace(path), lifetimes=given, actor=actor_of(request))
+        return Response(status=204)
+
+    def delete(self, request: Request, **path: str) -> Response:
+        lifetimes.set_namespace_lifetimes(**_namespace(path), lifetimes=Lifetimes(), actor=actor_of(request))
+        return Response(status=204)
+
+
+class NamespaceLifeView(DoorView):
+    """A namespace: made and deleted."""
+
+    tag = "Topics"
+    doors = {
+        "PUT": Door(
+            summary="Create a namespace; one that exists stays as it is",
+            right=Right.OPERATE,
+            answers={204: None},
+            errors=(NamespaceDeleting,),
+        ),
+        "DELETE": Door(
+            summary="Delete a namespace; 202 while many topics are still being deleted",
+            right=Right.OPERATE,
+            query=DeleteNamespaceQuery,
+            answers={204: None, 202: None},
+            errors=(NamespaceNotFound, NamespaceNotEmpty, NamespaceFixed),
+        ),
+    }
+
+    def put(self, request: Request, **path: str) -> Response:
+        namespaces.create_namespace(**_namespace(path), actor=actor_of(request))
+        return Response(status=204)
+
+    def delete(self, request: Request, **path: str) -> Response:
+        force = self.query(DeleteNamespaceQuery).force
+        finished = namespaces.delete_namespace(**_namespace(path), force=force, actor=actor_of(request))
+        return Response(status=204 if finished else 202)
+
+
+def _namespace(path: dict[str, str]) -> dict[str, str]:
+    return {part: validate_part(path[part], part) for part in ("tenant", "namespace")}
+
+
+def _given(request: Request) -> Lifetimes:
+    body = body_of(request, LifetimesBody)
+    return Lifetimes(body.retention_seconds, body.session_grace_seconds)
+
+
+def _body(own: Lifetimes) -> dict[str, object]:
+    return {
+        "retentionSeconds": own.retention_seconds,
+        "sessionGraceSeconds": own.session_grace_seconds,
+    }
+
+
+def _effective(resolved: Resolved[int] | Resolved[float]) -> dict[str, object]:
+    return {"value": resolved.value, "source": resolved.source.value}

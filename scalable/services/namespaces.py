@@ -1,0 +1,87 @@
+"""Namespaces: made, and deleted topic by topic, by whoever comes after a process that died over it."""
+
+import logging
+
+from django.db import transaction
+
+from scalable import announce
+from scalable.domain.errors import (
+    NamespaceDeleting,
+    NamespaceFixed,
+    NamespaceNotEmpty,
+    NamespaceNotFound,
+    TopicNotFound,
+)
+from scalable.domain.names import validate_part
+from scalable.services.topics import delete_topic
+from scalable.store import namespaces as store
+from scalable.store.decisions import SYSTEM_TENANT
+from scalable.store.namespaces import NamespaceView
+
+logger = logging.getLogger(__name__)
+
+SWEEPER = "namespace deletion"
+TOPICS_PER_CALL = 1_000
+TOPICS_PER_PAGE = 100
+NAMESPACES_PER_SWEEP = 10
+
+
+def create_namespace(*, tenant: str, namespace: str, actor: str) -> None:
+    """Make a namespace; one that exists stays as it is. Raises InvalidName, NamespaceDeleting."""
+    found = store.insert(validate_part(tenant, "tenant"), validate_part(namespace, "namespace"))
+    if found.deleting:
+        raise NamespaceDeleting(namespace=str(found))
+
+
+def delete_namespace(*, tenant: str, namespace: str, force: bool = False, actor: str) -> bool:
+    """Delete a namespace, with its topics if forced, and tell whether that is finished.
+
+    No topic is made in it from now on. A call deletes a bounded number of topics; the next one, or the
+    sweep, goes on. Raises NamespaceNotFound, NamespaceFixed, NamespaceNotEmpty.
+    """
+    with transaction.atomic():
+        found = store.lock(tenant, namespace)
+        if found.tenant == SYSTEM_TENANT:
+            raise NamespaceFixed(namespace=str(found))
+        topics = store.count_topics(found.namespace_id)
+        if topics and not force and not found.deleting:
+            raise NamespaceNotEmpty(namespace=str(found), topics=topics)
+        store.begin_deleting(found.namespace_id)
+    return _delete_topics(found, actor)
+
+
+def finish_deletions() -> list[str]:
+    """Go on with the deletions of namespaces that somebody began, and name those that are finished."""
+    finished = []
+    for namespace in store.deleting(limit=NAMESPACES_PER_SWEEP):
+        try:
+            if _delete_topics(namespace, SWEEPER):
+                finished.append(str(namespace))
+        except Exception:
+            logger.exception("The deletion of %s stopped", namespace)
+    return finished
+
+
+def _delete_topics(namespace: NamespaceView, actor: str) -> bool:
+    for _ in range(TOPICS_PER_CALL // TOPICS_PER_PAGE):
+        names = store.some_topics(namespace, limit=TOPICS_PER_PAGE)
+        if not names:
+            return _delete_row(namespace)
+        for name in names:
+            try:
+                delete_topic(name=name, force=True, actor=actor)
+            except TopicNotFound:  # another one deletes it as well
+                continue
+    return False
+
+
+def _delete_row(namespace: NamespaceView) -> bool:
+    with transaction.atomic():
+        try:
+            found = store.lock(namespace.tenant, namespace.name)
+        except NamespaceNotFound:
+            return True
+        if found.namespace_id == namespace.namespace_id:
+            store.delete(found.namespace_id)
+            announce.publish(announce.NamespaceChanged(namespace.tenant, namespace.name))
+        return True

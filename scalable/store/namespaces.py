@@ -1,0 +1,73 @@
+"""Rows of namespaces as they come and go."""
+
+from dataclasses import dataclass
+
+from scalable.domain.errors import NamespaceNotFound
+from scalable.domain.names import TopicName
+from scalable.models import Namespace, Topic
+from scalable.store.clock import ClockTimestamp
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceView:
+    """A namespace; while it is `deleting` no topic is made in it."""
+
+    namespace_id: int
+    tenant: str
+    name: str
+    deleting: bool
+
+    def __str__(self) -> str:
+        return f"{self.tenant}/{self.name}"
+
+
+def insert(tenant: str, name: str) -> NamespaceView:
+    """Add a namespace, or give the one that exists."""
+    row, _ = Namespace.objects.get_or_create(
+        tenant=tenant, name=name, defaults={"created_at": ClockTimestamp()}
+    )
+    return _view(row)
+
+
+def lock(tenant: str, name: str) -> NamespaceView:
+    """Lock a namespace until the transaction ends: no topic is made in it meanwhile.
+
+    Raises NamespaceNotFound.
+    """
+    row = Namespace.objects.select_for_update(no_key=True).filter(tenant=tenant, name=name).first()
+    if row is None:
+        raise NamespaceNotFound(namespace=f"{tenant}/{name}")
+    return _view(row)
+
+
+def deleting(*, limit: int) -> list[NamespaceView]:
+    """Namespaces whose deletion has begun, oldest first."""
+    return [_view(row) for row in Namespace.objects.filter(deleting=True).order_by("pk")[:limit]]
+
+
+def begin_deleting(namespace_id: int) -> None:
+    """Refuse new topics from now on; the caller holds the namespace's lock."""
+    Namespace.objects.filter(pk=namespace_id).update(deleting=True)
+
+
+def count_topics(namespace_id: int) -> int:
+    """Count the topics of a namespace."""
+    return Topic.objects.filter(namespace_id=namespace_id).count()
+
+
+def some_topics(namespace: NamespaceView, *, limit: int) -> list[TopicName]:
+    """Give some topics of a namespace, in the order of their making."""
+    rows = Topic.objects.filter(namespace_id=namespace.namespace_id).order_by("pk")
+    return [
+        TopicName(namespace.tenant, namespace.name, name)
+        for name in rows.values_list("name", flat=True)[:limit]
+    ]
+
+
+def delete(namespace_id: int) -> None:
+    """Delete a namespace without topics; the caller holds its lock."""
+    Namespace.objects.filter(pk=namespace_id).delete()
+
+
+def _view(row: Namespace) -> NamespaceView:
+    return NamespaceView(row.pk, row.tenant, row.name, row.deleting)
