@@ -1,4 +1,4 @@
-"""The Python client: `Admin`, `Producer`, `StreamConsumer`, and their synchronous faces."""
+"""The Python client: `Admin`, `Producer`, the consumers, and their synchronous faces."""
 
 from scalable.client.admin import Admin, BatchPage
 from scalable.client.batches import BatchLimits, MessageId
@@ -6,7 +6,9 @@ from scalable.client.connection import ConnectionLost, Endpoint
 from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Message
 from scalable.client.producer import Producer
-from scalable.client.sync import SyncProducer, SyncStreamConsumer
+from scalable.client.queue_consumer import NegativeAckBackoff, QueueConsumer
+from scalable.client.queue_inbox import QueueMessage
+from scalable.client.sync import SyncProducer, SyncQueueConsumer, SyncStreamConsumer
 from scalable.client.topology import Topology, TopologyWatch
 
 __all__ = [
@@ -17,9 +19,13 @@ __all__ = [
     "Endpoint",
     "Message",
     "MessageId",
+    "NegativeAckBackoff",
     "Producer",
+    "QueueConsumer",
+    "QueueMessage",
     "StreamConsumer",
     "SyncProducer",
+    "SyncQueueConsumer",
     "SyncStreamConsumer",
     "Topology",
     "TopologyWatch",

@@ -35,6 +35,7 @@ from scalable.domain.errors import (
 )
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
+    QUEUE_DELIVERY,
     SUBPROTOCOL,
     Close,
     Delivery,
@@ -42,10 +43,12 @@ from scalable.wire.frames import (
     Frame,
     Gone,
     Hello,
+    QueueDelivery,
     ServerFrame,
     Welcome,
     decode,
     decode_delivery,
+    decode_queue_delivery,
     decoder,
     encode,
 )
@@ -58,6 +61,7 @@ KEEP_ALIVE_SECONDS = 20.0
 MAX_RECEIVED_BYTES = 64 * 1024 * 1024
 CLOSE_TOPIC_DELETED = 4410
 
+_QUEUE_KIND = bytes([QUEUE_DELIVERY])
 _server_frames = decoder(ServerFrame)
 
 
@@ -126,14 +130,14 @@ class Connection:
         except ConnectionClosed as closed:
             raise self._ended(closed) from closed
 
-    async def receive(self) -> Frame | Delivery:
+    async def receive(self) -> Frame | Delivery | QueueDelivery:
         """Wait for a frame; raises TopicDeleted, the error that came before a close, or ConnectionLost."""
         try:
             data = await self._socket.recv()
         except ConnectionClosed as closed:
             raise self._ended(closed) from closed
         if isinstance(data, bytes):
-            return decode_delivery(data)
+            return decode_queue_delivery(data) if data[:1] == _QUEUE_KIND else decode_delivery(data)
         frame = decode(_server_frames, data)
         if isinstance(frame, Gone):
             raise TopicDeleted(topic=frame.topic)

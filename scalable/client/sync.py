@@ -13,6 +13,8 @@ from scalable.client.connection import Urls
 from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Message
 from scalable.client.producer import Producer
+from scalable.client.queue_consumer import QueueConsumer
+from scalable.client.queue_inbox import QueueMessage
 from scalable.domain.names import TopicName
 
 T = TypeVar("T")
@@ -136,6 +138,56 @@ class SyncStreamConsumer:
 
     def close(self, timeout_seconds: float = 10.0) -> None:
         """Make acknowledgements durable, leave the subscription, disconnect."""
+        try:
+            self._loop.call(self._consumer.close(timeout_seconds))
+        finally:
+            self._loop.stop()
+
+
+class SyncQueueConsumer:
+    """A `QueueConsumer` (see there for the options) for synchronous code; iterate for messages."""
+
+    def __init__(
+        self, url: Urls, topic: TopicName | str, subscription: str, token: str, **options: Any
+    ) -> None:
+        self._loop = _Loop()
+        self._consumer: QueueConsumer = self._loop.call(
+            _make(QueueConsumer, url, topic, subscription, token, **options)
+        )
+        try:
+            self._loop.call(self._consumer.start())
+        except BaseException:
+            self._loop.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[QueueMessage]:
+        while True:
+            yield self.receive()
+
+    def receive(self, timeout_seconds: float | None = None) -> QueueMessage:
+        """Wait for the next message; raises TimeoutError, and what ended the consumer."""
+        return self._loop.call(self._consumer.receive(timeout_seconds))
+
+    def acknowledge(self, message: QueueMessage) -> None:
+        """Acknowledge this message alone."""
+        self._loop.call(_now(self._consumer.acknowledge, message))
+
+    def negative_acknowledge(self, message: QueueMessage) -> None:
+        """Give a message back, to be delivered again after a rest."""
+        self._loop.call(_now(self._consumer.negative_acknowledge, message))
+
+    def flush(self) -> None:
+        """Wait until all acknowledgements are durable."""
+        self._loop.call(self._consumer.flush())
+
+    def close(self, timeout_seconds: float = 10.0) -> None:
+        """Make acknowledgements durable, give back what is not settled, disconnect."""
         try:
             self._loop.call(self._consumer.close(timeout_seconds))
         finally:

@@ -22,6 +22,7 @@ from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
 
+NO_SEGMENT = -1
 Ranges = Sequence[tuple[int, int]]
 
 
@@ -50,7 +51,7 @@ def claim(
             max_bytes=max_bytes,
             lease_seconds=lease_seconds,
         )
-    except SegmentStoreMissing as error:
+    except (SegmentStoreMissing, SubscriptionNotFound) as error:
         raise _missing(topic, subscription, segment_id) from error
 
 
@@ -117,35 +118,33 @@ def announce_drained(*, subscription: SubscriptionView, segment_id: int) -> None
     _announce(subscription, segment_id)
 
 
-def reopened(*, subscription: SubscriptionView, segment_ids: Sequence[int]) -> list[int]:
+def reopened(*, topic: TopicName, subscription: SubscriptionView, segment_ids: Sequence[int]) -> list[int]:
     """Of segments that were drained, those that have messages again because the subscription was sought.
 
-    Raises SubscriptionNotFound when the subscription is gone.
+    Raises SubscriptionNotFound, TopicDeleted when they are gone.
     """
-    if not exists(subscription=subscription):
-        raise SubscriptionNotFound(subscription=subscription.name)
-    port, found = segment_port(), []
-    for segment_id in segment_ids:
-        key = SegmentKey(subscription.incarnation, segment_id)
-        try:
-            if port.backlog(key, subscription=subscription.name):
-                found.append(segment_id)
-        except (SegmentStoreMissing, SubscriptionNotFound):
-            continue
-    return found
-
-
-def exists(*, subscription: SubscriptionView) -> bool:
-    """Tell whether the subscription is still there: this one, not a later one of its name."""
-    found = store.find(subscription.incarnation, subscription.name)
-    return found is not None and found.subscription_id == subscription.subscription_id
+    if not _exists(subscription):
+        raise _missing(topic, subscription, NO_SEGMENT)
+    if not segment_ids:
+        return []
+    backlogs = segment_port().backlogs(incarnation=subscription.incarnation, subscription=subscription.name)
+    left = {each.segment_id for each in backlogs if each.backlog}
+    return [segment_id for segment_id in segment_ids if segment_id in left]
 
 
 def _announce(subscription: SubscriptionView, segment_id: int) -> None:
     announce.publish(announce.QueueChanged(subscription.subscription_id, segment_id))
 
 
+def _exists(subscription: SubscriptionView) -> bool:
+    """Tell whether the subscription is still there: this one, not a later one of its name."""
+    found = store.find(subscription.incarnation, subscription.name)
+    return found is not None and found.subscription_id == subscription.subscription_id
+
+
 def _missing(topic: TopicName, subscription: SubscriptionView, segment_id: int) -> ScalableError:
     if topics.find_name(subscription.incarnation) is None:
         return TopicDeleted(topic=str(topic))
+    if not _exists(subscription):
+        return SubscriptionNotFound(subscription=subscription.name)
     return SegmentNotFound(segment_id=segment_id)

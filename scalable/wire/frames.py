@@ -157,6 +157,7 @@ class Welcome(Frame, frozen=True, tag="welcome"):
     max_frame_bytes: int
     max_message_bytes: int
     permits: int = 0
+    ack_timeout_ms: int = 0
     producer: str | None = None
     last_sequence: int = -1
     incarnation: int = 0

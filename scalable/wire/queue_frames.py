@@ -106,7 +106,7 @@ class DeliveredRange(NamedTuple):
 class QueueDelivery(msgspec.Struct, frozen=True):
     """Queue socket to client: one encoded batch; only the messages in `ranges` are for this consumer.
 
-    `incarnation` is the cursor's: a seek raises it, and refuses acknowledgements of what was delivered before.
+    `incarnation` is the cursor's: a seek raises it, and what was delivered before is not acknowledged then.
     """
 
     segment_id: int

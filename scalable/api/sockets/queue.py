@@ -109,6 +109,7 @@ class QueueSocket(FollowingSocket):
                 max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
                 max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
                 permits=settings.SCALABLE_CONSUME_MAX_PERMITS,
+                ack_timeout_ms=_default_timeout_ms(),
                 incarnation=self.subscription.incarnation,
             )
         )
@@ -152,7 +153,7 @@ class QueueSocket(FollowingSocket):
         if len(self._readers) >= MAX_ATTACHED:
             raise PermitsExceeded(limit=MAX_ATTACHED)
         self._attachments += 1
-        timeout_ms = frame.ack_timeout_ms or settings.SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS * 1_000
+        timeout_ms = frame.ack_timeout_ms or _default_timeout_ms()
         reader = QueueReader(
             self._context,
             segment_id=frame.segment_id,
@@ -192,17 +193,24 @@ class QueueSocket(FollowingSocket):
 
     async def _read(self, reader: QueueReader) -> None:
         try:
-            await reader.run()
-        except TopicDeleted:
-            self.end_with_topic()
-        except SubscriptionNotFound as error:
-            self.fail(error)
+            if await self._unless_gone(reader.run()):
+                await self._finish(reader)
         except ScalableError as error:
             self.refuse(error, segment_id=reader.segment_id)
             if self._readers.get(reader.segment_id) is reader:
                 self._detach(reader.segment_id)
+
+    async def _unless_gone(self, work: Awaitable[None]) -> bool:
+        """Do work and give True; with the topic or the subscription gone, end the socket."""
+        try:
+            await work
+        except TopicDeleted:
+            self.end_with_topic()
+        except SubscriptionNotFound as error:
+            self.fail(error)
         else:
-            await self._finish(reader)
+            return True
+        return False
 
     async def _finish(self, reader: QueueReader) -> None:
         """The segment needs no consumer any more, here or on any other socket."""
@@ -215,11 +223,17 @@ class QueueSocket(FollowingSocket):
             )
 
     async def _watch_subscription(self) -> None:
-        """End with the subscription, and tell of drained segments that a seek has opened again."""
+        await self._unless_gone(self._tell_reopened())
+
+    async def _tell_reopened(self) -> None:
+        """Tell of drained segments that a seek opened again; raises SubscriptionNotFound, TopicDeleted."""
         with hub.watch(subscription_key(self.subscription.subscription_id)) as watch:
             while True:
                 reopened = await node.call(
-                    queues.reopened, subscription=self.subscription, segment_ids=sorted(self._done)
+                    queues.reopened,
+                    topic=self.topic,
+                    subscription=self.subscription,
+                    segment_ids=sorted(self._done),
                 )
                 for segment_id in reopened:
                     self._done.discard(segment_id)
@@ -303,3 +317,7 @@ class QueueSocket(FollowingSocket):
                 ranges=ranges,
                 lease_seconds=reader.lease_seconds,
             )
+
+
+def _default_timeout_ms() -> int:
+    return round(settings.SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS * 1_000)

@@ -1,0 +1,111 @@
+"""Where a queue consumer puts messages that were delivered too often: another topic, durably."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from scalable.client.admin import Admin
+from scalable.client.connection import Backoff, Urls, logger
+from scalable.client.producer import Producer
+from scalable.client.queue_inbox import QueueMessage
+from scalable.domain.errors import BatchInvalid, MessageTooLarge, TopicExists, TopicNotFound
+from scalable.domain.names import TopicName
+
+ORIGINAL_TOPIC = "original-topic"
+ORIGINAL_SUBSCRIPTION = "original-subscription"
+ORIGINAL_MESSAGE_ID = "original-message-id"
+DELIVERIES = "deliveries"
+LONGEST_WAIT_SECONDS = 30.0
+CLOSE_SECONDS = 1.0
+
+
+def default_topic(topic: TopicName, subscription: str) -> TopicName:
+    """Name the dead-letter topic of a subscription: `<topic>-<subscription>-DLQ`; raises InvalidName."""
+    return TopicName.parse(f"topic://{topic.tenant}/{topic.namespace}/{topic.name}-{subscription}-DLQ")
+
+
+class DeadLetters:
+    """Produces to the dead-letter topic, which is created when it is not there.
+
+    A message keeps its key, value, event time and properties, and gains properties that tell where it came
+    from: `original-topic`, `original-subscription`, `original-message-id` (segment:offset), `deliveries`.
+    """
+
+    def __init__(
+        self, url: Urls, token: str, topic: TopicName, *, source: TopicName, subscription: str
+    ) -> None:
+        self.topic = topic
+        self._url, self._token = url, token
+        self._source, self._subscription = source, subscription
+        self._producer: Producer | None = None
+        self._connecting = asyncio.Lock()
+
+    async def bury(self, message: QueueMessage) -> None:
+        """Store a message; tries again, with growing waits, until it is durable."""
+        backoff = Backoff(limit_seconds=LONGEST_WAIT_SECONDS)
+        while True:
+            try:
+                await self._send(await self._connected(), message)
+            except Exception as error:
+                wait_seconds = backoff.next_seconds()
+                logger.warning("dead letter to %s: %s; again in %.2f s", self.topic, error, wait_seconds)
+                await asyncio.sleep(wait_seconds)
+            else:
+                return
+
+    async def close(self) -> None:
+        """Disconnect; what is not durable by now is delivered again."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(Exception):
+                await producer.close(timeout_seconds=CLOSE_SECONDS)
+
+    async def _send(self, producer: Producer, message: QueueMessage) -> None:
+        try:
+            await producer.send(
+                message.key,
+                message.value,
+                properties=self._properties(message),
+                event_time_ms=message.event_time_ms,
+            )
+        except (BatchInvalid, MessageTooLarge):
+            raise
+        except Exception:
+            # It ended for good, as with a topic that was deleted: the next attempt begins anew.
+            if producer is self._producer:
+                await self.close()
+            raise
+
+    def _properties(self, message: QueueMessage) -> dict[str, str]:
+        place = message.message_id
+        return {
+            **message.properties,
+            ORIGINAL_TOPIC: str(self._source),
+            ORIGINAL_SUBSCRIPTION: self._subscription,
+            ORIGINAL_MESSAGE_ID: f"{place.segment_id}:{place.offset}",
+            DELIVERIES: str(message.deliveries),
+        }
+
+    async def _connected(self) -> Producer:
+        async with self._connecting:
+            if self._producer is None:
+                self._producer = await self._open()
+            return self._producer
+
+    async def _open(self) -> Producer:
+        producer = Producer(self._url, self.topic, self._token)
+        try:
+            await producer.start()
+        except TopicNotFound:
+            await asyncio.to_thread(self._create_topic)
+            producer = Producer(self._url, self.topic, self._token)
+            await producer.start()
+        return producer
+
+    def _create_topic(self) -> None:
+        with Admin(self._url, self._token) as admin:
+            try:
+                admin.create_topic(self.topic)
+            except TopicExists:
+                return

@@ -1,0 +1,318 @@
+"""The queue consumer: messages of every segment, shared with others, each acknowledged for itself."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import NamedTuple
+
+from scalable.client.admin import Admin
+from scalable.client.connection import Backoff, ConnectionLost, Endpoint, Urls, keep_running, logger
+from scalable.client.dead_letters import DeadLetters, default_topic
+from scalable.client.queue_inbox import QueueInbox, QueueMessage
+from scalable.client.queue_link import QueueLink
+from scalable.client.subscription_admin import Edge
+from scalable.client.topology import Topology, TopologyWatch
+from scalable.domain.checkpoint import Checkpoint
+from scalable.domain.errors import TopicDeleted, TopicNotFound
+from scalable.domain.names import TopicName
+
+DEFAULT_PREFETCH_MESSAGES = 200
+MIN_ACK_TIMEOUT_SECONDS = 0.1
+MAX_ACK_TIMEOUT_SECONDS = 12 * 3_600.0
+MAX_DELAY_SECONDS = 7 * 24 * 3_600.0
+
+
+class NegativeAckBackoff(NamedTuple):
+    """How long a message rests after a negative acknowledgement: grows with the times it was delivered."""
+
+    min_seconds: float = 1.0
+    max_seconds: float = 60.0
+    multiplier: float = 2.0
+
+    def delay_seconds(self, deliveries: int) -> float:
+        """Give the rest after so many deliveries (at least 1)."""
+        growth = self.multiplier ** min(deliveries - 1, 64)
+        return min(self.max_seconds, self.min_seconds * growth)
+
+
+class QueueConsumer:
+    """One member of a QUEUE subscription; use it as `async with QueueConsumer(...) as consumer`.
+
+    Any number of members share every segment, sealed ones too; there is no order between messages. A message
+    that is handed out belongs to this member for `ack_timeout_seconds` at least (None: the server's setting);
+    if it is neither acknowledged nor given back by then, it is delivered again, to any member. Delivered more
+    than `max_deliveries` times, it goes to the `dead_letter_topic` instead (PIP-460, QueueConsumer).
+    `prefetch_messages` bounds, per segment, what waits in memory.
+    """
+
+    def __init__(
+        self,
+        url: Urls,
+        topic: TopicName | str,
+        subscription: str,
+        token: str,
+        *,
+        name: str | None = None,
+        start: Edge | int | Checkpoint = "earliest",
+        ack_timeout_seconds: float | None = None,
+        max_deliveries: int | None = None,
+        dead_letter_topic: TopicName | str | None = None,
+        negative_ack_backoff: tuple[float, float, float] = NegativeAckBackoff(),
+        prefetch_messages: int = DEFAULT_PREFETCH_MESSAGES,
+    ) -> None:
+        """Take the options; raises ValueError for one out of its bounds, InvalidName.
+
+        `start` counts only when the subscription is new: an end, a time (milliseconds since 1970) or a
+        checkpoint. `negative_ack_backoff`: shortest and longest rest (seconds) and how it grows.
+        """
+        _check(ack_timeout_seconds, max_deliveries, prefetch_messages)
+        self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
+        self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
+        self.subscription = subscription
+        self._endpoint = Endpoint(url, token)
+        self._start_position = start
+        self._max_deliveries = max_deliveries
+        self._rest = _checked_backoff(negative_ack_backoff)
+        self._inbox = QueueInbox(self.topic, max_deliveries=max_deliveries)
+        self._dead_letters = self._make_dead_letters(url, token, dead_letter_topic)
+        self._burying: dict[tuple[int, int], asyncio.Task[None]] = {}
+        self._watch = TopologyWatch(
+            self._endpoint, self.topic, client=self.name, on_change=self._follow_topology
+        )
+        self._link = QueueLink(
+            self._endpoint,
+            self.topic,
+            subscription,
+            consumer=self.name,
+            inbox=self._inbox,
+            prefetch=prefetch_messages,
+            ack_timeout_seconds=ack_timeout_seconds,
+            changed=self._on_frame,
+        )
+        self._backoff = Backoff()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._changed = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._leaving = False
+
+    def _make_dead_letters(self, url: Urls, token: str, topic: TopicName | str | None) -> DeadLetters | None:
+        if self._max_deliveries is None:
+            return None
+        if topic is None:
+            topic = default_topic(self.topic, self.subscription)
+        name = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
+        if name == self.topic:
+            raise ValueError("a topic cannot take its own dead letters: they would be delivered again")
+        return DeadLetters(url, token, name, source=self.topic, subscription=self.subscription)
+
+    # Life
+
+    async def start(self, timeout_seconds: float = 30.0) -> None:
+        """Create the subscription if it is new, and connect.
+
+        Raises TopicNotFound, SubscriptionTypeMismatch, Unauthenticated, Forbidden, ConnectionLost,
+        TimeoutError.
+        """
+        try:
+            async with self._backoff.within(timeout_seconds):
+                await self._watch.start(timeout_seconds)
+                what = f"consumer {self.name}"
+                await keep_running(self._create_subscription, backoff=self._backoff, what=what)
+                self._run()
+                await self._wait_until_connected()
+        except BaseException:
+            await self._stop()
+            raise
+
+    async def _create_subscription(self) -> None:
+        await asyncio.to_thread(self._create_by_rest)
+
+    def _create_by_rest(self) -> None:
+        with Admin(self._endpoint.urls, self._endpoint.token) as admin:
+            admin.create_subscription(self.topic, self.subscription, kind="QUEUE", start=self._start_position)
+
+    def _run(self) -> None:
+        for work in (self._serve(), self._end_with_topic()):
+            self._tasks.append(asyncio.create_task(work, name=f"consumer {self.name}"))
+
+    async def _wait_until_connected(self) -> None:
+        while self._link.incarnation is None:
+            self._raise_failure()
+            await self._changed.wait()
+
+    async def __aenter__(self) -> QueueConsumer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout_seconds: float = 10.0) -> None:
+        """Make acknowledgements durable and give back what the application did not settle."""
+        try:
+            if self._failure is None and self._tasks:
+                async with asyncio.timeout(timeout_seconds):
+                    await self.flush()
+                    self._leaving = True
+                    self._link.leave()
+                    await asyncio.wait(self._tasks[:1])
+        except (TimeoutError, ConnectionLost) as error:
+            logger.info("consumer %s left without goodbye: %s", self.name, error)
+        finally:
+            await self._stop()
+
+    async def _stop(self) -> None:
+        self._leaving = True
+        tasks = [*self._tasks, *self._burying.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._dead_letters is not None:
+            await self._dead_letters.close()
+        await self._watch.close()
+        self._fail(ConnectionLost(1000, "the consumer was closed"))
+
+    # Messages
+
+    async def receive(self, timeout_seconds: float | None = None) -> QueueMessage:
+        """Wait for the next message; raises TimeoutError, and what ended the consumer, as TopicDeleted."""
+        message = self._next_message()
+        if message is not None:
+            return message
+        async with asyncio.timeout(timeout_seconds):
+            while (message := self._next_message()) is None:
+                self._raise_failure()
+                await self._changed.wait()
+        return message
+
+    def _next_message(self) -> QueueMessage | None:
+        message = None if self._leaving else self._inbox.next_message(_now())
+        if message is not None:
+            self._link.wake()
+        return message
+
+    def __aiter__(self) -> AsyncIterator[QueueMessage]:
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[QueueMessage]:
+        while not self._leaving:
+            try:
+                yield await self.receive()
+            except ConnectionLost:
+                if not self._leaving:
+                    raise
+
+    def acknowledge(self, message: QueueMessage) -> None:
+        """Acknowledge this message alone; it becomes durable within milliseconds, surely by `flush`."""
+        self._inbox.acknowledge(message)
+        self._link.wake()
+
+    def negative_acknowledge(self, message: QueueMessage) -> None:
+        """Give a message back, to be delivered again, to any member, after a rest.
+
+        The rest grows with `message.deliveries`; one that was delivered for the last time becomes a dead
+        letter at once.
+        """
+        last = self._max_deliveries is not None and message.deliveries >= self._max_deliveries
+        delay_seconds = 0.0 if last else self._rest.delay_seconds(message.deliveries)
+        self._inbox.give_back(message, delay_ms=round(delay_seconds * 1_000))
+        self._link.wake()
+
+    async def flush(self) -> None:
+        """Wait until all acknowledgements are durable; raises what ended the consumer."""
+        self._link.wake()
+        while self._inbox.has_unsettled:
+            self._raise_failure()
+            await self._changed.wait()
+
+    @property
+    def dead_letter_topic(self) -> TopicName | None:
+        """Give the topic that gets the messages that were delivered too often."""
+        return None if self._dead_letters is None else self._dead_letters.topic
+
+    @property
+    def segments(self) -> tuple[int, ...]:
+        """Give the ids of the segments that may still have messages for this subscription."""
+        return tuple(segment.segment_id for segment in self._inbox.segments.values() if not segment.done)
+
+    # Behind the scenes
+
+    async def _serve(self) -> None:
+        try:
+            await self._link.run()
+        except TopicNotFound:
+            self._fail(TopicDeleted(topic=str(self.topic)))
+        except Exception as error:
+            self._fail(error)
+
+    async def _end_with_topic(self) -> None:
+        try:
+            await self._watch.wait_for(lambda _: False)
+        except Exception as error:
+            self._fail(error)
+
+    def _follow_topology(self, topology: Topology) -> None:
+        self._inbox.set_segments(topology.segments.keys())
+        self._link.wake()
+        self._pulse()
+
+    def _on_frame(self) -> None:
+        if self._dead_letters is not None:
+            self._bury_dead(self._dead_letters)
+        self._pulse()
+
+    def _bury_dead(self, dead_letters: DeadLetters) -> None:
+        for message in self._inbox.dead_messages():
+            place = message.message_id.segment_id, message.message_id.offset
+            if place not in self._burying:
+                self._burying[place] = asyncio.create_task(self._bury(dead_letters, message, place))
+
+    async def _bury(self, dead_letters: DeadLetters, message: QueueMessage, place: tuple[int, int]) -> None:
+        try:
+            await dead_letters.bury(message)
+            # Only now: a crash before leaves the message here, and at worst a second time over there.
+            self.acknowledge(message)
+        finally:
+            del self._burying[place]
+
+    def _pulse(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._pulse()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+
+def _check(ack_timeout_seconds: float | None, max_deliveries: int | None, prefetch_messages: int) -> None:
+    if ack_timeout_seconds is not None and not (
+        MIN_ACK_TIMEOUT_SECONDS <= ack_timeout_seconds <= MAX_ACK_TIMEOUT_SECONDS
+    ):
+        raise ValueError(
+            f"ack_timeout_seconds is not from {MIN_ACK_TIMEOUT_SECONDS} to {MAX_ACK_TIMEOUT_SECONDS}"
+        )
+    if max_deliveries is not None and max_deliveries < 1:
+        raise ValueError("max_deliveries is not at least 1")
+    if prefetch_messages < 1:
+        raise ValueError("prefetch_messages is not at least 1")
+
+
+def _checked_backoff(backoff: tuple[float, float, float]) -> NegativeAckBackoff:
+    found = NegativeAckBackoff(*backoff)
+    if not 0 <= found.min_seconds <= found.max_seconds <= MAX_DELAY_SECONDS or found.multiplier < 1:
+        raise ValueError("negative_ack_backoff is (shortest, longest, growth), with a growth of at least 1")
+    return found
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,288 @@
+"""What a queue consumer was given, hands out, and says of it: pure, so that all can be tried."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from scalable.client.batches import MessageId
+from scalable.domain.names import TopicName
+from scalable.wire.batch import Record, decode_batch, decode_header
+from scalable.wire.frames import MAX_RANGES, Frame, NegativeAck, QueueAck, QueueDelivery, Renew
+
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMessage:
+    """One delivered message; times are in milliseconds since 1970, an `event_time_ms` of 0 was not set."""
+
+    topic: TopicName
+    key: str | None
+    value: bytes
+    message_id: MessageId
+    published_at_ms: int
+    event_time_ms: int
+    properties: Mapping[str, str]
+    deliveries: int
+    """How often the message was delivered to anybody, this time included."""
+    incarnation: int
+    """Which life of the subscription's position delivered it; a seek begins another one."""
+
+
+@dataclass(slots=True)
+class Claimed:
+    """A message that waits here, and since when the server knows that it does (local clock, seconds)."""
+
+    message: QueueMessage
+    since: float
+
+
+@dataclass(slots=True)
+class QueueSegment:
+    """One segment of the topic, as this consumer sees it.
+
+    Acknowledgements wait in `acknowledged` until they are sent, then in `sent` until they are durable.
+    """
+
+    segment_id: int
+    waiting: OrderedDict[int, Claimed] = field(default_factory=OrderedDict)
+    dead: OrderedDict[int, Claimed] = field(default_factory=OrderedDict)
+    """What was delivered too often."""
+    acknowledged: set[tuple[int, int]] = field(default_factory=set)
+    """(incarnation, offset)"""
+    sent: set[tuple[int, int]] = field(default_factory=set)
+    returned: dict[tuple[int, bool], set[int]] = field(default_factory=dict)
+    """Offsets by delay (milliseconds), and whether the delivery counts."""
+    incarnation: int = 0
+    owed_permits: int = 0
+    attached: bool = False
+    paused: bool = False
+    done: bool = False
+    decoded: tuple[int, list[Record]] | None = None
+    """The batch that came last, for its other messages often follow."""
+
+    def drop_claims(self) -> None:
+        """Forget what waits here: the server takes it back."""
+        self.owed_permits += len(self.waiting) + len(self.dead)
+        self.waiting.clear()
+        self.dead.clear()
+        self.returned.clear()
+
+    def lose_connection(self) -> None:
+        """Forget what only the lost socket knew: its claims are given back, to whomever."""
+        self.drop_claims()
+        self.attached = self.paused = self.done = False
+        self.owed_permits = 0
+        self.send_again()
+
+    def send_again(self) -> None:
+        """Acknowledge once more what was not answered."""
+        self.acknowledged |= self.sent
+        self.sent.clear()
+
+    def is_settled(self, message: QueueMessage) -> bool:
+        """Tell whether the application has acknowledged a message already."""
+        place = message.incarnation, message.message_id.offset
+        return place in self.acknowledged or place in self.sent
+
+    @property
+    def has_unsettled(self) -> bool:
+        """True while acknowledgements of the application are not durable."""
+        return bool(self.acknowledged or self.sent)
+
+
+class QueueInbox:
+    """The segments of one consumer, and the messages that wait for the application.
+
+    `lease_seconds`: how long a claim lasts. What waits longer without a renewal belongs to others by then and
+    is not handed out. What was delivered more than `max_deliveries` times is one of the `dead_messages`
+    instead.
+    """
+
+    def __init__(self, topic: TopicName, *, max_deliveries: int | None = None) -> None:
+        self._topic = topic
+        self._max_deliveries = max_deliveries
+        self._turns: deque[int] = deque()
+        self.lease_seconds = 0.0
+        self.segments: dict[int, QueueSegment] = {}
+
+    def set_segments(self, segment_ids: Collection[int]) -> None:
+        """Take over which segments the topic has; what was pruned is forgotten."""
+        for segment_id in segment_ids:
+            if segment_id not in self.segments:
+                self.segments[segment_id] = QueueSegment(segment_id)
+                self._turns.append(segment_id)
+        for segment_id in self.segments.keys() - set(segment_ids):
+            self.forget(segment_id)
+
+    def forget(self, segment_id: int) -> None:
+        """Drop a segment that is no more."""
+        if self.segments.pop(segment_id, None) is not None:
+            self._turns.remove(segment_id)
+
+    def lose_connection(self) -> None:
+        """Forget what only the lost socket knew."""
+        for segment in self.segments.values():
+            segment.lose_connection()
+
+    # Messages
+
+    def deliver(self, delivery: QueueDelivery, now: float) -> None:
+        """Queue what is claimed for this consumer; a message that waits or is acknowledged here stays so."""
+        segment = self.segments.get(delivery.segment_id)
+        if segment is None:
+            return
+        if delivery.incarnation > segment.incarnation:
+            self._begin_incarnation(segment, delivery.incarnation)
+        for message in self._messages(segment, delivery):
+            self._queue(segment, Claimed(message, now))
+
+    def _queue(self, segment: QueueSegment, claimed: Claimed) -> None:
+        offset = claimed.message.message_id.offset
+        settled = segment.is_settled(claimed.message)
+        waits = segment.waiting.pop(offset, None) or segment.dead.pop(offset, None)
+        if not settled:
+            (segment.dead if self.is_dead(claimed.message) else segment.waiting)[offset] = claimed
+        if settled or waits:
+            # Permits are given back for what is not kept too, else the flow would dry up.
+            segment.owed_permits += 1
+
+    def _begin_incarnation(self, segment: QueueSegment, incarnation: int) -> None:
+        """A seek took everything back: what came before will come again if it is still wanted."""
+        segment.incarnation = incarnation
+        segment.drop_claims()
+
+    def _messages(self, segment: QueueSegment, delivery: QueueDelivery) -> Iterator[QueueMessage]:
+        base = delivery.base_offset
+        if segment.decoded is None or segment.decoded[0] != base:
+            segment.decoded = base, decode_batch(delivery.batch)
+        records = segment.decoded[1]
+        published_at_ms = decode_header(delivery.batch).published_at_ms
+        for first, end, deliveries in delivery.ranges:
+            for offset in range(first, end):
+                record = records[offset - base]
+                yield QueueMessage(
+                    topic=self._topic,
+                    key=record.key,
+                    value=record.value,
+                    message_id=MessageId(delivery.segment_id, offset, offset - base),
+                    published_at_ms=published_at_ms,
+                    event_time_ms=record.event_time_ms,
+                    properties=record.properties,
+                    deliveries=deliveries,
+                    incarnation=delivery.incarnation,
+                )
+
+    def next_message(self, now: float) -> QueueMessage | None:
+        """Hand out a message, from another segment each time; None when nothing waits."""
+        for _ in range(len(self._turns)):
+            self._turns.rotate(-1)
+            segment = self.segments[self._turns[-1]]
+            message = self._take(segment, now)
+            if message is not None:
+                return message
+        return None
+
+    def dead_messages(self) -> list[QueueMessage]:
+        """Give the messages that were delivered too often; they stay here until they are acknowledged."""
+        return [claimed.message for segment in self.segments.values() for claimed in segment.dead.values()]
+
+    def _take(self, segment: QueueSegment, now: float) -> QueueMessage | None:
+        while segment.waiting:
+            _, claimed = segment.waiting.popitem(last=False)
+            segment.owed_permits += 1
+            if now - claimed.since <= self.lease_seconds:
+                return claimed.message
+        return None
+
+    def is_dead(self, message: QueueMessage) -> bool:
+        """Tell whether a message was delivered too often to be tried again."""
+        return self._max_deliveries is not None and message.deliveries > self._max_deliveries
+
+    # Outcomes
+
+    def acknowledge(self, message: QueueMessage) -> None:
+        """Note that a message is processed; in a segment that is no more there is nothing left to do."""
+        segment = self.segments.get(message.message_id.segment_id)
+        if segment is not None and message.incarnation >= segment.incarnation:
+            segment.acknowledged.add((message.incarnation, message.message_id.offset))
+            segment.owed_permits += segment.dead.pop(message.message_id.offset, None) is not None
+
+    def give_back(self, message: QueueMessage, *, delay_ms: int) -> None:
+        """Note that a message was not processed and is due again after a delay."""
+        segment = self.segments.get(message.message_id.segment_id)
+        if segment is not None and message.incarnation >= segment.incarnation:
+            segment.returned.setdefault((delay_ms, True), set()).add(message.message_id.offset)
+
+    def give_back_waiting(self) -> None:
+        """Give back, uncounted, what the application never saw."""
+        for segment in self.segments.values():
+            returned = segment.returned.setdefault((0, False), set())
+            returned |= segment.waiting.keys() | segment.dead.keys()
+            segment.waiting.clear()
+            segment.dead.clear()
+
+    def take_outcomes(self, segment: QueueSegment) -> list[Frame]:
+        """Give the frames that tell the server what was decided; acknowledgements first."""
+        frames: list[Frame] = []
+        for incarnation in sorted({found for found, _ in segment.acknowledged}):
+            offsets = [offset for found, offset in segment.acknowledged if found == incarnation]
+            frames += [
+                QueueAck(segment_id=segment.segment_id, incarnation=incarnation, ranges=page)
+                for page in _pages(offsets)
+            ]
+        segment.sent |= segment.acknowledged
+        segment.acknowledged.clear()
+        for (delay_ms, counted), offsets_back in segment.returned.items():
+            frames += [
+                NegativeAck(
+                    segment_id=segment.segment_id, ranges=page, delay_ms=delay_ms, count_delivery=counted
+                )
+                for page in _pages(offsets_back)
+            ]
+        segment.returned.clear()
+        return frames
+
+    def take_renewals(self, segment: QueueSegment, now: float) -> list[Frame]:
+        """Give the frames that keep what waits here claimed."""
+        for claimed in (*segment.waiting.values(), *segment.dead.values()):
+            claimed.since = now
+        offsets = segment.waiting.keys() | segment.dead.keys()
+        return [Renew(segment_id=segment.segment_id, ranges=page) for page in _pages(offsets)]
+
+    def on_acked(self, segment_id: int, incarnation: int, ranges: Iterable[Range]) -> None:
+        """Note what is durably acknowledged."""
+        segment = self.segments.get(segment_id)
+        if segment is not None:
+            segment.sent -= {(incarnation, offset) for first, end in ranges for offset in range(first, end)}
+
+    def on_sought(self, segment_id: int, current: int) -> None:
+        """Note that a seek made acknowledgements of earlier deliveries void."""
+        segment = self.segments.get(segment_id)
+        if segment is not None:
+            if current > segment.incarnation:
+                self._begin_incarnation(segment, current)
+            segment.sent = {(found, offset) for found, offset in segment.sent if found >= current}
+
+    @property
+    def has_unsettled(self) -> bool:
+        """True while any acknowledgement of the application is not durable."""
+        return any(segment.has_unsettled for segment in self.segments.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """Count the messages that wait for the application, or to become dead letters."""
+        return sum(len(segment.waiting) + len(segment.dead) for segment in self.segments.values())
+
+
+def _pages(offsets: Iterable[int]) -> list[list[Range]]:
+    """Unite offsets into ranges, as many in each list as one frame may carry."""
+    ranges: list[Range] = []
+    for offset in sorted(offsets):
+        if ranges and ranges[-1][1] == offset:
+            ranges[-1] = ranges[-1][0], offset + 1
+        else:
+            ranges.append((offset, offset + 1))
+    return [ranges[start : start + MAX_RANGES] for start in range(0, len(ranges), MAX_RANGES)]

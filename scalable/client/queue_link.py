@@ -1,0 +1,192 @@
+"""The queue socket: attaches every segment, grants permits, tells outcomes, keeps alive what waits here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+from scalable.client.connection import (
+    Backoff,
+    Connection,
+    Endpoint,
+    error_of,
+    first_to_end,
+    keep_running,
+    logger,
+    open_connection,
+)
+from scalable.client.queue_inbox import QueueInbox, QueueSegment
+from scalable.domain.errors import CursorSought, PositionInvalid, SegmentNotFound, TopicDeleted
+from scalable.domain.names import TopicName
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    Detached,
+    ErrorFrame,
+    Hello,
+    QueueAcked,
+    QueueAttach,
+    QueueDelivery,
+    QueueFlow,
+    SegmentDone,
+    SegmentReopened,
+)
+
+GATHERING_SECONDS = 0.005
+"""Outcomes that follow one another within this time go out together."""
+TRY_AGAIN_SECONDS = 1.0
+LEASE_SHARE = 3 / 4
+"""How much of a claim's time an application has at least, once it is handed a message."""
+
+
+class QueueLink:
+    """Keeps one queue socket open for as long as it runs; `changed` is called after each frame."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        topic: TopicName,
+        subscription: str,
+        *,
+        consumer: str,
+        inbox: QueueInbox,
+        prefetch: int,
+        ack_timeout_seconds: float | None,
+        changed: Callable[[], None],
+    ) -> None:
+        self._endpoint, self._topic, self._subscription = endpoint, topic, subscription
+        self._consumer, self._inbox, self._prefetch = consumer, inbox, prefetch
+        self._ack_timeout_seconds = ack_timeout_seconds
+        self._changed = changed
+        self._wake = asyncio.Event()
+        self._backoff = Backoff()
+        self._renew_at = 0.0
+        self._leaving = False
+        self.incarnation: int | None = None
+
+    def wake(self) -> None:
+        """Look again for segments to attach, permits to give and outcomes to tell."""
+        self._wake.set()
+
+    def leave(self) -> None:
+        """Tell what is left to tell, then end."""
+        self._leaving = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Serve until `leave`; raises what no new connection mends."""
+        await keep_running(self._session, backoff=self._backoff, what=f"consumer {self._consumer}")
+
+    async def _session(self) -> None:
+        hello = Hello(protocol=PROTOCOL_VERSION, client="python", consumer=self._consumer)
+        connection = await open_connection(
+            self._endpoint, "queue", self._topic, self._subscription, hello=hello
+        )
+        try:
+            self._adopt(connection)
+            await first_to_end(self._send(connection), self._receive(connection))
+        finally:
+            self._inbox.lose_connection()
+            self._changed()
+            await connection.close()
+
+    def _adopt(self, connection: Connection) -> None:
+        welcome = connection.welcome
+        if self.incarnation not in {None, welcome.incarnation}:
+            raise TopicDeleted(topic=str(self._topic))
+        self.incarnation = welcome.incarnation
+        self._backoff.reset()
+        timeout_seconds = self._ack_timeout_seconds or welcome.ack_timeout_ms / 1_000
+        self._inbox.lease_seconds = timeout_seconds / LEASE_SHARE
+        self._renew_at = _now() + self._renewal_seconds
+        self._changed()
+
+    @property
+    def _renewal_seconds(self) -> float:
+        return self._inbox.lease_seconds * (1 - LEASE_SHARE)
+
+    # What is sent
+
+    async def _send(self, connection: Connection) -> None:
+        while not self._leaving:
+            self._wake.clear()
+            renew = _now() >= self._renew_at
+            if renew:
+                self._renew_at = _now() + self._renewal_seconds
+            for segment in list(self._inbox.segments.values()):
+                await self._attend(connection, segment, renew=renew)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._renew_at - _now())):
+                    await self._wake.wait()
+                    await asyncio.sleep(GATHERING_SECONDS)
+        self._inbox.give_back_waiting()
+        for segment in self._inbox.segments.values():
+            await self._tell(connection, segment)
+
+    async def _attend(self, connection: Connection, segment: QueueSegment, *, renew: bool) -> None:
+        await self._tell(connection, segment)
+        if renew:
+            for frame in self._inbox.take_renewals(segment, _now()):
+                await connection.send(frame)
+        if not (segment.attached or segment.done or segment.paused):
+            await self._attach(connection, segment)
+        elif segment.attached and segment.owed_permits * 2 >= self._prefetch:
+            permits, segment.owed_permits = segment.owed_permits, 0
+            await connection.send(QueueFlow(segment_id=segment.segment_id, permits=permits))
+
+    async def _tell(self, connection: Connection, segment: QueueSegment) -> None:
+        for frame in self._inbox.take_outcomes(segment):
+            await connection.send(frame)
+
+    async def _attach(self, connection: Connection, segment: QueueSegment) -> None:
+        segment.attached, segment.owed_permits = True, 0
+        lease_ms = round(self._inbox.lease_seconds * 1_000)
+        attach = QueueAttach(segment_id=segment.segment_id, permits=self._prefetch, ack_timeout_ms=lease_ms)
+        await connection.send(attach)
+
+    # What is received
+
+    async def _receive(self, connection: Connection) -> None:
+        while True:
+            frame = await connection.receive()
+            if isinstance(frame, QueueDelivery):
+                self._inbox.deliver(frame, _now())
+            elif isinstance(frame, QueueAcked):
+                self._inbox.on_acked(frame.segment_id, frame.incarnation, frame.ranges)
+            elif isinstance(frame, ErrorFrame):
+                self._on_error(frame)
+            elif isinstance(frame, SegmentDone | SegmentReopened | Detached):
+                self._on_state(frame)
+            self._changed()
+
+    def _on_state(self, frame: SegmentDone | SegmentReopened | Detached) -> None:
+        segment = self._inbox.segments.get(frame.segment_id)
+        if segment is not None:
+            segment.attached = False
+            segment.done = isinstance(frame, SegmentDone)
+            self.wake()
+
+    def _on_error(self, frame: ErrorFrame) -> None:
+        error = error_of(frame)
+        segment = None if frame.segment_id is None else self._inbox.segments.get(frame.segment_id)
+        if segment is None:
+            logger.warning("consumer %s: %s", self._consumer, error)
+        elif isinstance(error, SegmentNotFound):
+            self._inbox.forget(segment.segment_id)
+        elif isinstance(error, CursorSought):
+            self._inbox.on_sought(segment.segment_id, error.current)
+        else:
+            logger.warning("consumer %s, segment %s: %s", self._consumer, segment.segment_id, error)
+            if isinstance(error, PositionInvalid):
+                segment.sent.clear()
+            segment.paused = True
+            asyncio.get_running_loop().call_later(TRY_AGAIN_SECONDS, self._try_again, segment)
+
+    def _try_again(self, segment: QueueSegment) -> None:
+        segment.paused = False
+        segment.send_again()
+        self.wake()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
