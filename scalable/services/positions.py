@@ -6,11 +6,11 @@ was made later is read from its beginning, and the others are searched (PIP-468,
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from scalable.domain.errors import InvalidParameter, PositionInvalid, SegmentNotFound, SegmentStoreMissing
 from scalable.domain.layout import Segment
-from scalable.segments.port import SegmentKey, SegmentStats
+from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.store.topics import TopicView
 
@@ -38,53 +38,71 @@ class AtPositions:
 Start = Edge | AtTime | AtPositions
 
 
-def positions_of_start(topic: TopicView, start: Start) -> dict[int, int]:
-    """Give the position of every segment whose store is there.
+class Extent(NamedTuple):
+    """The first offset that a segment keeps, and the one behind its last message."""
+
+    start_offset: int
+    end_offset: int
+
+
+def positions_of_start(topic: TopicView, start: Start, extents: Mapping[int, Extent]) -> dict[int, int]:
+    """Give the position of each of these segments.
 
     Raises, for positions that do not fit: SegmentNotFound (unknown or pruned), PositionInvalid (trimmed, or
     behind the end), InvalidParameter (of a former life of the topic's name).
     """
-    stats = _stats(topic)
     match start:
         case "earliest":
-            return {key: one.start_offset for key, one in stats.items()}
+            return {key: one.start_offset for key, one in extents.items()}
         case "latest":
-            return {key: one.end_offset for key, one in stats.items()}
+            return {key: one.end_offset for key, one in extents.items()}
         case AtTime(time_ms=time_ms):
-            return {
-                key: _at_time(topic, topic.layout.segments[key], one, time_ms) for key, one in stats.items()
-            }
+            return _at_time(topic, extents, time_ms)
         case AtPositions():
-            _check(topic, stats, start)
-            return {key: start.positions.get(key, one.start_offset) for key, one in stats.items()}
+            _check(topic, extents, start)
+            return {key: start.positions.get(key, one.start_offset) for key, one in extents.items()}
 
 
-def _stats(topic: TopicView) -> dict[int, SegmentStats]:
+def extents_of(topic: TopicView) -> dict[int, Extent]:
+    """Read the extents of a topic's segments, of those whose stores are there."""
     found = {}
     for segment_id in sorted(topic.layout.segments):
         try:
-            found[segment_id] = segment_port().stats(SegmentKey(topic.incarnation, segment_id))
+            stats = segment_port().stats(SegmentKey(topic.incarnation, segment_id))
         except SegmentStoreMissing:  # it is being made, or goes with its topic
             continue
+        found[segment_id] = Extent(stats.start_offset, stats.end_offset)
     return found
 
 
-def _at_time(topic: TopicView, segment: Segment, stats: SegmentStats, time_ms: int) -> int:
-    if not segment.is_active and segment.sealed_at_ms <= time_ms:
-        return stats.end_offset
-    if segment.created_at_ms >= time_ms:
-        return stats.start_offset
-    return segment_port().offset_at(SegmentKey(topic.incarnation, segment.segment_id), time_ms=time_ms)
+def _at_time(topic: TopicView, extents: Mapping[int, Extent], time_ms: int) -> dict[int, int]:
+    segments = topic.layout.segments
+    positions, searched = {}, set()
+    for key, one in extents.items():
+        if _sealed_by(segments[key], time_ms):
+            positions[key] = one.end_offset
+        elif segments[key].created_at_ms >= time_ms:
+            positions[key] = one.start_offset
+        else:
+            searched.add(key)
+    if searched:
+        offsets = segment_port().offsets_at(incarnation=topic.incarnation, time_ms=time_ms)
+        positions |= {key: offsets[key] for key in searched}
+    return positions
 
 
-def _check(topic: TopicView, stats: Mapping[int, SegmentStats], start: AtPositions) -> None:
+def _sealed_by(segment: Segment, time_ms: int) -> bool:
+    return not segment.is_active and segment.sealed_at_ms <= time_ms
+
+
+def _check(topic: TopicView, extents: Mapping[int, Extent], start: AtPositions) -> None:
     if start.incarnation not in {None, topic.incarnation}:
         problem = f"it is of another life of this topic's name, which now has {topic.incarnation}"
         raise InvalidParameter(parameter="incarnation", value=start.incarnation, problem=problem)
     for segment_id, position in sorted(start.positions.items()):
-        if segment_id not in stats:
+        if segment_id not in extents:
             raise SegmentNotFound(segment_id=segment_id)
-        low, high = stats[segment_id].start_offset, stats[segment_id].end_offset
+        low, high = extents[segment_id]
         if not low <= position <= high:
             problem = f"the segment's positions go from {low} to {high}"
             raise PositionInvalid(segment_id=segment_id, position=position, problem=problem)

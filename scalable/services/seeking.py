@@ -18,7 +18,7 @@ from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.backlogs import Backlog, Look, SegmentBacklog, backlog_of, pending_in, positions_of
 from scalable.services.cursors import Cursor, Move, cursors_in, moving_cursors
-from scalable.services.positions import Start, positions_of_start
+from scalable.services.positions import Extent, Start, positions_of_start
 from scalable.services.settling import sought
 from scalable.store import subscriptions as store
 from scalable.store import topics
@@ -80,7 +80,8 @@ def seek(*, name: TopicName, subscription: str, start: Start, preview: bool = Fa
     """
 
     def plan(topic: TopicView, found: SubscriptionView, backlog: Backlog) -> _Plan:
-        return _plan_seek(found, backlog, positions_of_start(topic, start))
+        extents = {key: Extent(one.start_offset, one.end_offset) for key, one in backlog.segments.items()}
+        return _plan_seek(found, backlog, positions_of_start(topic, start, extents))
 
     return _move(name, subscription, plan, preview=preview)
 
@@ -145,7 +146,7 @@ def _plan_seek(subscription: SubscriptionView, backlog: Backlog, positions: Mapp
     moves: dict[Cursor, Move] = {}
     left = {}
     for segment_id, one in backlog.segments.items():
-        position = max(positions.get(segment_id, 0), one.start_offset)
+        position = max(positions[segment_id], one.start_offset)
         left[segment_id] = one.end_offset - position
         if (
             one.messages or left[segment_id] or one.segment.is_active

@@ -19,11 +19,12 @@ from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.cursors import create_cursors, delete_cursors
-from scalable.services.positions import Start, positions_of_start
+from scalable.services.positions import Start, extents_of, positions_of_start
 from scalable.services.settling import find_cursor_of
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
+from scalable.store.topics import TopicView
 
 logger = logging.getLogger(__name__)
 
@@ -165,5 +166,9 @@ def _create(
             found = store.insert(
                 topic.incarnation, subscription, kind, key_shared=key_shared, holds_pruning=holds_pruning
             )
-            create_cursors(found, topic.layout, positions_of_start(topic, start))
+            create_cursors(found, topic.layout, _positions(topic, start))
         return found
+
+
+def _positions(topic: TopicView, start: Start) -> dict[int, int]:
+    return {} if start == "earliest" else positions_of_start(topic, start, extents_of(topic))
