@@ -101,6 +101,7 @@ def sweep_topic(*, incarnation: int) -> None:
     """Prune and trim one topic, a bounded part of it; what is left is due at once. Raises TopicNotFound."""
     trimmed = trim_topic(incarnation=incarnation)
     pruned = prune_topic(incarnation=incarnation)
+    store.forget_operations(incarnation)
     if trimmed >= CHUNKS_PER_SWEEP or len(pruned) >= PRUNED_PER_SWEEP:
         store.sweep_soon(incarnation)
 

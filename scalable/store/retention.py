@@ -6,11 +6,15 @@ from django.db import connection
 
 from scalable.domain.errors import TopicNotFound
 from scalable.domain.segment import Segment
-from scalable.models import Assignment, Namespace, PrunedSegment, SegmentLoad, Subscription, Topic
+from scalable.models import Assignment, Namespace, Operation, PrunedSegment, SegmentLoad, Subscription, Topic
 from scalable.store.clock import ClockTimestamp, moment
 
 KEPT_HISTORY = 10_000
 """So many pruned segments of a topic are remembered, the newest."""
+
+KEPT_OPERATIONS = 1_000
+"""So many finished operations of a topic are remembered, the newest."""
+_FORGOTTEN_AT_ONCE = 500
 
 _TAKE_DUE = """
 UPDATE scalable_topic SET next_sweep_at = clock_timestamp() + make_interval(secs => %(seconds)s)
@@ -86,6 +90,17 @@ def forget_segments(incarnation: int, segment_ids: Collection[int]) -> list[int]
     assigned.delete()
     SegmentLoad.objects.filter(topic_id=incarnation, segment_id__in=segment_ids).delete()
     return losing
+
+
+def forget_operations(incarnation: int) -> int:
+    """Delete the oldest finished operations of a topic, a bounded number, and give how many."""
+    finished = (
+        Operation.objects.filter(topic_id=incarnation).exclude(outcome=None).order_by("-created_at", "-pk")
+    )
+    old = list(finished.values_list("pk", flat=True)[KEPT_OPERATIONS : KEPT_OPERATIONS + _FORGOTTEN_AT_ONCE])
+    if old:
+        Operation.objects.filter(pk__in=old).delete()
+    return len(old)
 
 
 def write_history(incarnation: int, segments: Collection[Segment], end_offsets: Mapping[int, int]) -> None:
