@@ -203,7 +203,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "2",
     "TAGS": [
         {"name": name}
-        for name in ("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load")
+        for name in ("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load", "Nodes")
     ],
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",

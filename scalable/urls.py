@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path
 
 from scalable.api import errors
+from scalable.api.node import node
 from scalable.api.urls import urlpatterns as api_urlpatterns
 
 
@@ -12,11 +13,21 @@ def livez(request: HttpRequest) -> HttpResponse:
     return HttpResponse("ok\n", content_type="text/plain")
 
 
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Answer 200 while this node's heartbeats are written, else 503 with the reason; open to everybody."""
+    trouble = node.trouble
+    if trouble is None:
+        return HttpResponse("ready\n", content_type="text/plain")
+    headers = {"Retry-After": str(errors.RETRY_AFTER_SECONDS)}
+    return HttpResponse(f"not ready: {trouble}\n", status=503, content_type="text/plain", headers=headers)
+
+
 handler400 = errors.bad_request
 handler404 = errors.unknown_path
 handler500 = errors.server_error
 urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", livez, name="livez"),
+    path("readyz", readyz, name="readyz"),
     *api_urlpatterns,
     path("", include("webui.urls")),
 ]

@@ -36,11 +36,24 @@ class Node:
         self._feed: SampleFeed | None = None
         self._settled_up_to = 0
         self._tasks: list[asyncio.Task[None]] = []
+        self._beaten_at = 0.0
+        self._trouble: str | None = "it has not started"
 
     @property
     def url(self) -> str:
         """Where clients reach this node."""
         return str(settings.SCALABLE_NODE_URL)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why this node can do no work now, as far as its heartbeat tells; None when it can.
+
+        A heartbeat is a write: a database that is gone, that hangs or that has become read-only shows here.
+        """
+        late_seconds = time.monotonic() - self._beaten_at
+        if self._trouble is None and late_seconds > settings.SCALABLE_NODE_TIMEOUT_SECONDS:
+            return f"its last heartbeat was written {late_seconds:.0f} s ago"
+        return self._trouble
 
     async def start(self) -> None:
         """Write the node's row and begin its work; raises what the database raises."""
@@ -48,6 +61,7 @@ class Node:
         self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
         self._executor = ServiceExecutor(threads=settings.SCALABLE_EXECUTOR_THREADS)
         await self.call(controller.begin_node, node_id=self.id, url=self.url)
+        self._beaten_at, self._trouble = time.monotonic(), None
         self._work("notices", bus.run)
         self._work("heartbeat", self._beat, every_seconds=settings.SCALABLE_NODE_HEARTBEAT_SECONDS)
         self._work("sessions", self._sweep_sessions, every_seconds=SESSIONS_SECONDS)
@@ -57,6 +71,7 @@ class Node:
 
     async def stop(self) -> None:
         """End the work and remove the node's row, which frees its leaderships at once."""
+        self._trouble = "it is stopping"
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -81,7 +96,13 @@ class Node:
         return await self._executor.call(function, *args, **kwargs)
 
     async def _beat(self) -> None:
-        await self.call(controller.heartbeat_node, node_id=self.id, url=self.url)
+        begun_at = time.monotonic()
+        try:
+            await self.call(controller.heartbeat_node, node_id=self.id, url=self.url)
+        except Exception:
+            self._trouble = "its heartbeat cannot be written"
+            raise
+        self._beaten_at, self._trouble = begun_at, None
 
     async def _sweep_sessions(self) -> None:
         await self.leader.sweep(node_id=self.id)

@@ -28,6 +28,7 @@ PATH_PARAMETERS = {
     "segment_id": "The id of a segment of the topic.",
     "other_segment_id": "The id of the neighbour.",
     "operation_id": "The id of an operation of the topic.",
+    "node_id": "The id of a web node.",
     "subscription": "The name of a subscription of the topic.",
 }
 

@@ -2,12 +2,13 @@
 
 from django.urls import URLPattern, path
 
-from scalable.api.views import description, loads, messages, scaling, subscriptions, topics
+from scalable.api.views import description, lifetimes, loads, messages, nodes, scaling, subscriptions, topics
 
 TOPICS = "admin/v2/scalable"
 TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
 SUBSCRIPTION = f"{TOPIC}/subscriptions/<str:subscription>"
 FIGURES = "admin/v2/scalable-topics"
+NAMESPACE = "admin/v2/namespaces/<str:tenant>/<str:namespace>"
 LOAD = "admin/v2/scalable-load"
 
 urlpatterns: list[URLPattern] = [
@@ -44,6 +45,11 @@ urlpatterns: list[URLPattern] = [
     path(f"{SUBSCRIPTION}/peek", subscriptions.PeekView.as_view(), name="peek"),
     path(f"{LOAD}/reports", loads.LoadReportView.as_view(), name="load-reports"),
     path(f"{LOAD}/tiles", loads.TileReportView.as_view(), name="tile-reports"),
+    path("admin/v2/nodes", nodes.NodesView.as_view(), name="nodes"),
+    path("admin/v2/nodes/<str:node_id>/topics", nodes.LedTopicsView.as_view(), name="led-topics"),
+    path(f"{TOPIC}/lifetimes", lifetimes.TopicLifetimesView.as_view(), name="lifetimes"),
+    path(NAMESPACE, lifetimes.NamespaceLifeView.as_view(), name="namespace-life"),
+    path(f"{NAMESPACE}/lifetimes", lifetimes.NamespaceLifetimesView.as_view(), name="namespace-lifetimes"),
     path("openapi.json", description.DescriptionView.as_view(), name="openapi"),
     path("docs", description.PagesView.as_view(), name="docs"),
 ]

@@ -92,9 +92,8 @@ def _take_over(name: TopicName, node_id: uuid.UUID) -> ControllerLeaseView:
     with transaction.atomic():
         incarnation = topics.lock(name).incarnation
         lease = leases.lock(incarnation, timeout_seconds=timeout_seconds)
-        if not lease.alive and not nodes.exists(
-            node_id
-        ):  # given up for dead: its next heartbeat is a new start
+        if not lease.alive and not nodes.is_alive(node_id, timeout_seconds=timeout_seconds):
+            # Given up for dead: with its next heartbeat it may lead again.
             raise NoLeader(topic=str(name))
         if not lease.alive:
             leases.take(incarnation, node_id=node_id, term=lease.term + 1)

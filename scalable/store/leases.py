@@ -1,13 +1,15 @@
 """Rows of topic leaderships: bound to a living node, with a term that only rises."""
 
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.db.models import BooleanField, Case, Value, When
 
 from scalable.domain.errors import TermSuperseded
+from scalable.domain.names import TopicName
 from scalable.models import ControllerLease
-from scalable.store.clock import ClockTimestamp
+from scalable.store.clock import ClockTimestamp, optional_milliseconds
 from scalable.store.nodes import oldest_living_heartbeat
 
 
@@ -19,6 +21,15 @@ class ControllerLeaseView:
     node_id: uuid.UUID | None
     url: str | None
     alive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LedTopic:
+    """A topic and the term under which a node leads it, since when."""
+
+    name: TopicName
+    term: int
+    since_ms: int | None
 
 
 NO_LEASE = ControllerLeaseView(term=0, node_id=None, url=None, alive=False)
@@ -62,6 +73,25 @@ def orphaned(*, timeout_seconds: float, limit: int) -> list[int]:
     rows = ControllerLease.objects.filter(topic__subscriptions__consumers__isnull=False)
     rows = rows.annotate(alive=_alive(timeout_seconds)).filter(alive=False)
     return list(rows.order_by("topic_id").values_list("topic_id", flat=True).distinct()[:limit])
+
+
+def led_by(node_id: uuid.UUID, *, limit: int, offset: int) -> list[LedTopic]:
+    """A page of the topics that a node leads, the longest led first."""
+    rows = ControllerLease.objects.filter(node_id=node_id).select_related("topic__namespace")
+    return [
+        LedTopic(
+            TopicName(row.topic.namespace.tenant, row.topic.namespace.name, row.topic.name),
+            row.term,
+            optional_milliseconds(row.acquired_at),
+        )
+        for row in rows.order_by("acquired_at", "topic_id")[offset : offset + limit]
+    ]
+
+
+def holders(incarnations: Collection[int]) -> dict[int, tuple[uuid.UUID | None, int]]:
+    """Who holds the leadership of each topic, dead or alive, and the term; deleted topics are left out."""
+    rows = ControllerLease.objects.filter(topic_id__in=incarnations)
+    return {key: (node_id, term) for key, node_id, term in rows.values_list("topic_id", "node_id", "term")}
 
 
 def _alive(timeout_seconds: float) -> Case:

@@ -1,13 +1,25 @@
 """Rows of nodes: web processes that are alive while their heartbeat is young on the database's clock."""
 
 import uuid
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import DateTimeField, ExpressionWrapper, Value
+from django.db.models import Count, DateTimeField, DurationField, ExpressionWrapper, F, Value
 
 from scalable.models import Node
-from scalable.store.clock import ClockTimestamp
+from scalable.store.clock import ClockTimestamp, milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A web process by its row; `heartbeat_age_seconds` is on the database's clock."""
+
+    node_id: uuid.UUID
+    url: str
+    started_at_ms: int
+    heartbeat_age_seconds: float
+    topics_led: int
 
 
 def oldest_living_heartbeat(timeout_seconds: float) -> "ExpressionWrapper[Any]":
@@ -32,6 +44,24 @@ def delete(node_id: uuid.UUID) -> None:
 def exists(node_id: uuid.UUID) -> bool:
     """Tell whether the node has a row."""
     return Node.objects.filter(pk=node_id).exists()
+
+
+def is_alive(node_id: uuid.UUID, *, timeout_seconds: float) -> bool:
+    """Tell whether the node's heartbeat is young."""
+    return Node.objects.filter(
+        pk=node_id, heartbeat_at__gte=oldest_living_heartbeat(timeout_seconds)
+    ).exists()
+
+
+def page(*, limit: int, offset: int) -> tuple[list[NodeView], int]:
+    """A page of all nodes, the oldest first, and how many there are."""
+    age = ExpressionWrapper(ClockTimestamp() - F("heartbeat_at"), output_field=DurationField())
+    rows = Node.objects.annotate(age=age, led=Count("controllerlease")).order_by("started_at", "pk")
+    found = [
+        NodeView(row.pk, row.url, milliseconds(row.started_at), row.age.total_seconds(), row.led)
+        for row in rows[offset : offset + limit]
+    ]
+    return found, Node.objects.count()
 
 
 def delete_at(url: str) -> None:
