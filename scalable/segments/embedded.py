@@ -5,19 +5,16 @@ leaves the caller's transaction usable. Queries run on psycopg's own cursor: bin
 server.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
 
-import psycopg
-from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db import transaction
 
 from scalable.domain.errors import (
     LeaseLost,
     ScalableError,
     SegmentStoreMissing,
     SegmentTerminated,
-    SubscriptionNotFound,
 )
 from scalable.domain.keyspace import HashRange
 from scalable.segments import statements
@@ -28,6 +25,8 @@ from scalable.segments.checks import (
     partly_duplicate,
     position_refusal,
 )
+from scalable.segments.embedded_claims import EmbeddedClaims
+from scalable.segments.embedded_tables import changed_meanwhile, names_of
 from scalable.segments.port import (
     AppendResult,
     CursorState,
@@ -41,19 +40,9 @@ from scalable.segments.port import (
 from scalable.wire.batch import BatchHeader
 from scalable.wire.marks import Mark, clip, flatten
 
-Row = tuple[Any, ...]
 
-
-class EmbeddedSegments:
+class EmbeddedSegments(EmbeddedClaims):
     """A `SegmentPort` on the tables of `sql/` in one of Django's databases; safe for threads."""
-
-    def __init__(self, *, using: str = DEFAULT_DB_ALIAS) -> None:
-        self._using = using
-
-    @property
-    def transactional(self) -> bool:
-        """True in the metadata database."""
-        return self._using == DEFAULT_DB_ALIAS
 
     # Stores
 
@@ -120,7 +109,7 @@ class EmbeddedSegments:
 
     def stats(self, key: SegmentKey) -> SegmentStats:
         """Offsets and size; see SegmentPort."""
-        row = self._execute(statements.STATS, _names(key)).fetchone()
+        row = self._execute(statements.STATS, names_of(key)).fetchone()
         if row is None:
             raise SegmentStoreMissing(segment_id=key.segment_id)
         return SegmentStats(*row)
@@ -157,7 +146,7 @@ class EmbeddedSegments:
     def read(self, key: SegmentKey, *, offset: int, max_bytes: int, max_batches: int) -> ReadResult:
         """A page of batches; see SegmentPort."""
         limits = {"offset": offset, "max_bytes": max_bytes, "max_batches": max(1, max_batches)}
-        rows = self._execute(statements.READ, {**_names(key), **limits}).fetchall()
+        rows = self._execute(statements.READ, {**names_of(key), **limits}).fetchall()
         if not rows:
             raise SegmentStoreMissing(segment_id=key.segment_id)
         start_offset, end_offset, terminated = rows[0][:3]
@@ -183,13 +172,13 @@ class EmbeddedSegments:
 
     def create_cursor(self, key: SegmentKey, *, subscription: str, position: int | None) -> None:
         """Add a cursor; see SegmentPort."""
-        names = {**_names(key), "subscription": subscription, "position": position}
+        names = {**names_of(key), "subscription": subscription, "position": position}
         if self._execute(statements.CREATE_CURSOR, names).fetchone() is None:
             raise SegmentStoreMissing(segment_id=key.segment_id)
 
     def delete_cursor(self, key: SegmentKey, *, subscription: str) -> None:
         """Remove a cursor; see SegmentPort."""
-        self._execute(statements.DELETE_CURSOR, {**_names(key), "subscription": subscription})
+        self._execute(statements.DELETE_CURSOR, {**names_of(key), "subscription": subscription})
 
     def cursor(self, key: SegmentKey, *, subscription: str) -> CursorState | None:
         """One cursor; see SegmentPort."""
@@ -201,9 +190,15 @@ class EmbeddedSegments:
 
     def own(self, key: SegmentKey, *, subscription: str, generation: int) -> None:
         """Raise the ownership generation; see SegmentPort."""
-        names = {**_names(key), "subscription": subscription, "generation": generation}
+        names = {**names_of(key), "subscription": subscription, "generation": generation}
         if self._execute(statements.OWN, names).rowcount == 0:
             self._require_cursor(key, subscription)
+
+    def own_all(self, *, incarnation: int, generations: Sequence[tuple[int, str, int]]) -> None:
+        """Raise many generations; see SegmentPort."""
+        segment_ids, cursors, wanted = zip(*generations, strict=True) if generations else ((), (), ())
+        names = {"segment_ids": list(segment_ids), "cursors": list(cursors), "generations": list(wanted)}
+        self._execute(statements.OWN_ALL, {"incarnation": incarnation, **names})
 
     def acknowledge(
         self,
@@ -233,7 +228,7 @@ class EmbeddedSegments:
                 position=position,
                 incarnation=incarnation,
                 end_offset=end_offset,
-            ) or _changed_meanwhile(key, subscription)
+            ) or changed_meanwhile(key, subscription)
         return CursorState(subscription, at_position, at_incarnation, generation)
 
     def seek(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
@@ -243,67 +238,10 @@ class EmbeddedSegments:
         )
         if refused:
             _, low, high = self._require_cursor(key, subscription)
-            raise position_refusal(key, position=position, low=low, high=high) or _changed_meanwhile(
+            raise position_refusal(key, position=position, low=low, high=high) or changed_meanwhile(
                 key, subscription
             )
         return CursorState(subscription, position, at_incarnation, at_generation)
-
-    def _require_cursor(self, key: SegmentKey, subscription: str) -> tuple[CursorState, int, int]:
-        cursors, start_offset, end_offset = self._cursors(key, subscription)
-        if not cursors:
-            raise SubscriptionNotFound(subscription=subscription)
-        return cursors[0], start_offset, end_offset
-
-    def _cursors(self, key: SegmentKey, subscription: str | None) -> tuple[list[CursorState], int, int]:
-        rows = self._execute(statements.CURSORS, {**_names(key), "subscription": subscription}).fetchall()
-        if not rows:
-            raise SegmentStoreMissing(segment_id=key.segment_id)
-        end_offset, start_offset = rows[0][4:]
-        return [CursorState(*row[:4]) for row in rows if row[0] is not None], start_offset, end_offset
-
-    # Rows
-
-    def _log(self, statement: str, key: SegmentKey) -> tuple[int, HashRange, bool]:
-        row = self._execute(statement, _names(key)).fetchone()
-        if row is None:
-            raise SegmentStoreMissing(segment_id=key.segment_id)
-        log_id, start, end, terminated = row
-        return log_id, HashRange(start, end), terminated
-
-    def _marks(self, statement: str, log_id: int, producer: str | None = None) -> list[tuple[str, Mark]]:
-        rows = self._execute(statement, {"log_id": log_id, "producer": producer}).fetchall()
-        return [(row[0], Mark(*row[1:])) for row in rows]
-
-    def _marks_of(self, log_id: int, producer: str | None) -> list[Mark]:
-        return [mark for _, mark in self._marks(statements.MARKS_OF, log_id, producer)]
-
-    def _one(self, statement: str, key: SegmentKey, fence: Fence | None = None, **values: object) -> Row:
-        fenced = (
-            {"operation": fence.operation_id, "token": fence.token}
-            if fence
-            else {"operation": None, "token": None}
-        )
-        row = self._execute(statement, {**_names(key), **fenced, **values}).fetchone()
-        if row is None:
-            raise RuntimeError("a function of the schema gave no answer")
-        return row
-
-    def _execute(self, statement: str, values: Mapping[str, object]) -> psycopg.Cursor[Row]:
-        connection = connections[self._using]
-        connection.ensure_connection()
-        connection.validate_no_broken_transaction()
-        with connection.wrap_database_errors:
-            cursor = psycopg.Cursor(connection.connection)
-            return cursor.execute(statement, values, prepare=True, binary=True)
-
-
-def _changed_meanwhile(key: SegmentKey, subscription: str) -> RuntimeError:
-    """Make the error of a refusal whose cause was gone when it was looked for: the caller may try again."""
-    return RuntimeError(f"the cursor {subscription} of {key} changed while a refusal was explained")
-
-
-def _names(key: SegmentKey) -> dict[str, object]:
-    return {"incarnation": key.incarnation, "segment_id": key.segment_id}
 
 
 def _columns(headers: Sequence[BatchHeader]) -> dict[str, object]:
@@ -313,6 +251,7 @@ def _columns(headers: Sequence[BatchHeader]) -> dict[str, object]:
         "hash_highs": [None if header.unrouted else header.hash_max for header in headers],
         "firsts": [header.first_sequence for header in headers],
         "lasts": [header.last_sequence for header in headers],
+        "deliver_ats_ms": [header.deliver_at_ms for header in headers],
     }
 
 

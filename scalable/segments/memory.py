@@ -2,12 +2,15 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from scalable.domain.errors import (
     LeaseLost,
+    SegmentStoreMissing,
     SegmentTerminated,
+    SubscriptionNotFound,
 )
 from scalable.domain.keyspace import HashRange
 from scalable.segments.checks import (
@@ -211,6 +214,13 @@ class MemorySegments(MemoryClaims):
             cursor = self._cursor(key, subscription)
             raised = replace(cursor, generation=max(cursor.generation, generation))
             self._store(key).cursors[subscription] = raised
+
+    def own_all(self, *, incarnation: int, generations: Sequence[tuple[int, str, int]]) -> None:
+        """Raise many generations; see SegmentPort."""
+        with self._lock:
+            for segment_id, cursor, generation in generations:
+                with suppress(SubscriptionNotFound, SegmentStoreMissing):
+                    self.own(SegmentKey(incarnation, segment_id), subscription=cursor, generation=generation)
 
     def acknowledge(
         self,

@@ -1,6 +1,6 @@
 """Cursors in memory that many consumers share: claims, individual acknowledgements, backlogs, times."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from scalable.segments.checks import MAX_BATCHES_AHEAD, fence_refusal, range_refusal, too_far_ahead
@@ -13,7 +13,6 @@ from scalable.segments.port import (
     CursorBacklog,
     CursorState,
     SegmentKey,
-    StoredBatch,
 )
 
 
@@ -88,8 +87,7 @@ class MemoryClaims(MemoryStores):
             pending = self._pending(key, subscription)
             self._check_reach(key, store, pending, ranges)
             for first, end in sorted(ranges):
-                ahead = store.batches_between(pending.frontier, first)
-                pending.add(_rows(ahead, pending.frontier, first, self._now_ms()))
+                pending.add(_passed(store, pending.frontier, first, self._now_ms()))
                 pending.carve(first, end)
                 pending.frontier = max(pending.frontier, end)
             return self._moved(key, subscription)
@@ -160,8 +158,8 @@ class MemoryClaims(MemoryStores):
         """Take claims back; see SegmentPort."""
         with self._lock:
             pending = self._pending(key, subscription)
-            uncounted = 0 if count_delivery and ranges is not None else 1
-            due = self._now_ms() + (0 if ranges is None else delay_seconds * 1000)
+            uncounted = 0 if count_delivery else 1
+            due = self._now_ms() + delay_seconds * 1000
             held = _carve_all(pending, session, ranges)
             pending.add([_released(row, due, uncounted) for row in held])
             return sum(row.count for row in held)
@@ -249,12 +247,17 @@ def _carve_all(pending: Pending, session: str, ranges: Sequence[tuple[int, int]]
     return [row for first, end in wanted for row in pending.carve(first, end, session)]
 
 
-def _rows(batches: Iterable[StoredBatch], first: int, end: int, now: float) -> list[Row]:
+def _passed(store: Store, first: int, end: int, now: float) -> list[Row]:
     """Give rows for messages that an acknowledgement jumped over."""
-    whole = (
-        Row(batch.base_offset, batch.base_offset, batch.base_offset + batch.count, now) for batch in batches
-    )
-    return [row.part(first, end) for row in whole]
+    return [
+        Row(
+            batch.base_offset,
+            max(first, batch.base_offset),
+            min(end, batch.base_offset + batch.count),
+            max(now, store.times[batch.base_offset].deliver_at_ms),
+        )
+        for batch in store.batches_between(first, end)
+    ]
 
 
 def _forget_trimmed(pending: Pending, store: Store) -> None:

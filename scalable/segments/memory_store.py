@@ -62,7 +62,7 @@ class Store:
     def batches_between(self, first: int, end: int) -> Iterator[StoredBatch]:
         """Give the batches that have messages in [first, end)."""
         for batch in self.batches:
-            if batch.base_offset < end and batch.base_offset + batch.count > first:
+            if first < end and batch.base_offset < end and batch.base_offset + batch.count > first:
                 yield batch
 
 

@@ -228,6 +228,12 @@ class SegmentPort(Protocol):
         SegmentStoreMissing.
         """
 
+    def own_all(self, *, incarnation: int, generations: Sequence[tuple[int, str, int]]) -> None:
+        """`own` for many cursors of a topic: (segment id, cursor, generation) each; missing ones are fine.
+
+        One statement.
+        """
+
     def acknowledge(
         self,
         key: SegmentKey,
@@ -263,10 +269,13 @@ class SegmentPort(Protocol):
         """
 
     def backlogs(self, *, incarnation: int, subscription: str | None = None) -> Sequence[CursorBacklog]:
-        """All cursors of a topic, by segment id and name; or those of a subscription: `name` and `name/...`."""
+        """All cursors of a topic by segment id and name; or those of a subscription: its name and `name/...`.
+
+        One statement for a whole topic.
+        """
 
     def skip(self, key: SegmentKey, *, subscription: str, count: int) -> CursorState:
-        """Acknowledge the next `count` messages that are not, at most to the end; the others stay as they are.
+        """Acknowledge the next `count` messages that are not, at most to the end; others stay as they are.
 
         Like a seek it raises the cursor's incarnation and takes back every claim. Raises
         SubscriptionNotFound, SegmentStoreMissing; ValueError for a negative count.
@@ -331,10 +340,11 @@ class SegmentPort(Protocol):
         delay_seconds: float = 0,
         count_delivery: bool = True,
     ) -> int:
-        """Take claims back from a session: in `ranges`, due again after a delay; or (None) all.
+        """Take claims back from a session, in `ranges` or (None) all; they are due again after a delay.
 
-        Without `count_delivery`, and for None, the delivery is not counted. Gives the number of messages;
-        what the session does not hold is left alone. Raises SubscriptionNotFound, SegmentStoreMissing.
+        Without `count_delivery` it is as if they had not been delivered this time. Gives the number of
+        messages; what the session does not hold is left alone. Raises SubscriptionNotFound,
+        SegmentStoreMissing.
         """
 
     def trim(self, key: SegmentKey, *, before_offset: int, max_batches: int) -> int:

@@ -5,7 +5,7 @@ APPEND = """
 SELECT refusal, refused_index, base_offsets, duplicates FROM segment_append(
     %(incarnation)s::bigint, %(segment_id)s::bigint, %(producer)s::text, %(counts)s::integer[],
     %(hash_lows)s::integer[], %(hash_highs)s::integer[], %(firsts)s::bigint[], %(lasts)s::bigint[],
-    %(sizes)s::integer[], %(payloads)b::bytea[])
+    %(sizes)s::integer[], %(deliver_ats_ms)s::bigint[], %(payloads)b::bytea[])
 """
 
 # One statement, so that batches, end and seal are of one moment. The sizes come from the TOAST pointers: no
@@ -100,10 +100,11 @@ SELECT segment_delete_cursors(log_id, %(subscription)s::text) FROM segment_log
 WHERE incarnation = %(incarnation)s AND segment_id = %(segment_id)s
 """
 CURSORS = """
-SELECT c.subscription, segment_cursor_position(c.cursor_id), c.incarnation, c.generation,
-       segment_end_offset(l), l.start_offset
+SELECT c.subscription, at.position, c.incarnation, c.generation,
+       segment_acknowledged(at, %(max_ranges)s::integer), segment_end_offset(l), l.start_offset
 FROM segment_log l LEFT JOIN segment_cursor c
   ON c.log_id = l.log_id AND c.subscription = coalesce(%(subscription)s::text, c.subscription)
+LEFT JOIN LATERAL segment_newest_position(c.cursor_id) AS at ON true
 WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
 ORDER BY c.subscription
 """
@@ -120,4 +121,61 @@ SELECT refused, at_position, at_incarnation FROM segment_acknowledge(
 SEEK = """
 SELECT refused, at_incarnation, at_generation FROM segment_seek(
     %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(position)s::bigint)
+"""
+
+OWN_ALL = """
+UPDATE segment_cursor c SET generation = wanted.generation
+FROM unnest(%(segment_ids)s::bigint[], %(cursors)s::text[], %(generations)s::bigint[])
+     AS wanted (segment_id, subscription, generation)
+JOIN segment_log l ON l.incarnation = %(incarnation)s AND l.segment_id = wanted.segment_id
+WHERE c.log_id = l.log_id AND c.subscription = wanted.subscription AND c.generation < wanted.generation
+"""
+
+ACKNOWLEDGE_RANGES = """
+SELECT refused, too_far, at_position, at_incarnation, at_generation FROM segment_acknowledge_ranges(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(generation)s::bigint,
+    %(cursor_incarnation)s::bigint, %(firsts)s::bigint[], %(behinds)s::bigint[], %(max_ahead)s::integer)
+"""
+CLAIM = """
+SELECT refused, a_log_id, batch_offsets, firsts, behinds, times, at_incarnation, at_end, drained,
+       next_due_seconds
+FROM segment_claim(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(session)s::text,
+    %(consumer)s::text, %(max_messages)s::bigint, %(max_bytes)s::bigint, %(lease_seconds)s::float8,
+    %(max_ranges)s::integer, %(max_ahead)s::integer)
+"""
+BATCHES = """
+SELECT base_offset, count, payload FROM segment_batch
+WHERE log_id = %(log_id)s AND base_offset = ANY(%(offsets)s::bigint[]) ORDER BY base_offset
+"""
+CHANGE_CLAIMS = """
+SELECT refused, messages FROM segment_change_claims(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(session)s::text,
+    %(firsts)s::bigint[], %(behinds)s::bigint[], %(due_in_seconds)s::float8, %(keeps)s::boolean,
+    %(uncounted)s::integer)
+"""
+SKIP = """
+SELECT refused, at_position, at_incarnation, at_generation FROM segment_skip(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(count)s::bigint)
+"""
+
+# Of a cursor whose position was trimmed away, the ranges say what is acknowledged of what is still there.
+BACKLOGS = """
+SELECT l.segment_id, c.subscription, at.position,
+       CASE WHEN at.position >= l.start_offset THEN at.frontier - at.position - at.pending
+            ELSE greatest(0, at.frontier - l.start_offset) - coalesce((
+                SELECT sum(p.behind - greatest(p.first, l.start_offset)) FROM segment_pending p
+                WHERE p.cursor_id = c.cursor_id AND p.behind > l.start_offset), 0)::bigint END,
+       l.start_offset, segment_end_offset(l), l.end_offset IS NOT NULL
+FROM segment_log l JOIN segment_cursor c ON c.log_id = l.log_id
+CROSS JOIN LATERAL segment_newest_position(c.cursor_id) AS at
+WHERE l.incarnation = %(incarnation)s AND l.segment_id = coalesce(%(segment_id)s::bigint, l.segment_id)
+  AND (%(subscription)s::text IS NULL OR split_part(c.subscription, '/', 1) = %(subscription)s)
+  AND c.subscription = coalesce(%(cursor)s::text, c.subscription)
+ORDER BY l.segment_id, c.subscription
+"""
+OFFSETS_AT = """
+SELECT l.segment_id, segment_offset_at(l, to_timestamp(%(time_ms)s::bigint / 1000.0))
+FROM segment_log l
+WHERE l.incarnation = %(incarnation)s AND l.segment_id = coalesce(%(segment_id)s::bigint, l.segment_id)
 """
