@@ -93,7 +93,7 @@ export class Subscriptions {
       element("td", {}, one.type + (one.keyShared ? ", key-shared" : "")),
       element("td", {}, one.type === "QUEUE" ? "on every segment" : attendance(one.consumers)),
       element("td", { class: "number", "data-role": "backlog" }, (one.backlogExact ? "" : "≤ ") + rate(one.msgBacklog)),
-      element("td", { class: "waits" }, shut.length ? waiting(shut[0][0], shut[0][1]) + (shut.length > 1 ? ` (and ${shut.length - 1} more)` : "") : "–"),
+      element("td", { class: shut.length ? "waits" : null }, shut.length ? waiting(shut[0][0], shut[0][1]) + (shut.length > 1 ? ` (and ${shut.length - 1} more)` : "") : "–"),
       element("td", { class: "actions" },
         ...(movable ? [action("seek", "Seek", () => this.askSeek(name)), action("clear", "Clear", () => this.askClear(name))] : []),
         action("delete", "Delete", () => this.askDelete(name, one))));
@@ -174,11 +174,11 @@ function details(one) {
     ? element("table", { class: "list inner" },
         element("thead", {}, element("tr", {}, ...["Segment", "Position", "End", "Backlog"].map((text) => element("th", { class: "number" }, text)), element("th", {}, "Waits for"))),
         element("tbody", {}, ...parts.map(([id, part]) => element("tr", {}, number(id), number(rate(part.position)), number(rate(part.endOffset)), number(rate(part.msgBacklog)),
-          element("td", { class: "waits" }, part.waitsFor.length ? waiting(id, part) : "–")))))
+          element("td", { class: part.waitsFor.length ? "waits" : null }, part.waitsFor.length ? waiting(id, part) : "–")))))
     : element("p", { class: "note" }, "Nothing is left to receive.");
   const consumers = one.consumers.map((each) => element("li", {}, element("b", {}, each.consumerName), ` ${each.session.toLowerCase()}, `,
     each.standby ? "standing by" : each.segmentIds.length ? `reads ${each.segmentIds.join(", ")}` : "waits to take over"));
-  return element("div", { class: "split" }, element("div", { class: "scroll" }, segments), element("ul", { class: "guards" }, ...consumers));
+  return element("div", { class: "beside" }, element("div", { class: "scroll" }, segments), element("ul", { class: "guards" }, ...consumers));
 }
 
 /** What a seek would do: a sentence, and each segment that moves. */
