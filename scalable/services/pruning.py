@@ -6,7 +6,7 @@ none can come between the second look and the deletion.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -17,7 +17,7 @@ from scalable.domain.errors import SegmentStoreMissing, TopicNotFound
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.lifetimes import is_past_retention
 from scalable.domain.pruning import Pruning, prune_oldest
-from scalable.segments.port import SegmentKey
+from scalable.segments.port import CursorBacklog, SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.cursors import cursors_in
 from scalable.services.lifetimes import retention_of
@@ -32,8 +32,9 @@ logger = logging.getLogger(__name__)
 
 TOPICS_PER_TICK = 200
 PRUNED_PER_SWEEP = 100
-CHUNKS_PER_SWEEP = 200
-BATCHES_PER_CHUNK = 500
+ROUNDS_PER_SWEEP = 100
+SEGMENTS_PER_ROUND = 10
+BATCHES_PER_ROUND = 200
 
 
 def _no_probe() -> None:
@@ -42,43 +43,42 @@ def _no_probe() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What holds messages of a topic back: their age, the subscriptions that count, segments at work."""
+    """What holds messages of a topic back: their age, cursors that count, segments at work.
 
-    incarnation: int
+    `aged` has the offset by segment below which messages are old enough, where a time is set at all.
+    """
+
     retention_seconds: int
     now_ms: int
     holders: list[SubscriptionView]
+    cursors: Mapping[tuple[int, str], CursorBacklog]
+    aged: Mapping[int, int]
     claimed: frozenset[int]
 
     def lets_go(self, segment: Segment) -> bool:
         """Tell whether a sealed segment is old enough, drained by all, and no longer an operation's."""
         old = is_past_retention(self.retention_seconds, since_ms=segment.sealed_at_ms, now_ms=self.now_ms)
-        return old and segment.segment_id not in self.claimed and self._is_drained(segment)
-
-    def _is_drained(self, segment: Segment) -> bool:
-        end_offset = segment_port().stats(SegmentKey(self.incarnation, segment.segment_id)).end_offset
-        return all(position >= end_offset for position in self._positions(segment))
+        if not old or segment.segment_id in self.claimed:
+            return False
+        return all(cursor and cursor.position >= cursor.end_offset for cursor in self._cursors(segment))
 
     def trim_point(self, segment: Segment) -> int:
         """Give the offset below which messages may go; 0 for none.
 
-        Without a retention in seconds it takes a subscription to be done with messages: what nobody has
-        subscribed to yet, the first that comes will find.
+        Without a time it takes a subscription to be done with messages: what nobody has subscribed to yet,
+        the first that comes will find.
         """
-        points = self._positions(segment)
+        if self.retention_seconds < 0:
+            return 0
+        points = [cursor.position if cursor else 0 for cursor in self._cursors(segment)]
         if self.retention_seconds > 0:
-            oldest_ms = self.now_ms - self.retention_seconds * 1000
-            key = SegmentKey(self.incarnation, segment.segment_id)
-            points.append(segment_port().offset_at(key, time_ms=oldest_ms))
+            points.append(self.aged.get(segment.segment_id, 0))
         return min(points, default=0)
 
-    def _positions(self, segment: Segment) -> list[int]:
-        """Give where each cursor that counts stands; one that is missing holds everything."""
-        cursors = [cursor for holder in self.holders for cursor in cursors_in(holder, segment)]
-        if not cursors:
-            return []
-        known = {state.subscription: state.position for state in segment_port().cursors(cursors[0].key)}
-        return [known.get(cursor.name, 0) for cursor in cursors]
+    def _cursors(self, segment: Segment) -> list[CursorBacklog | None]:
+        """Give the cursors that count; one that is missing (None) holds everything."""
+        named = [cursor for holder in self.holders for cursor in cursors_in(holder, segment)]
+        return [self.cursors.get((segment.segment_id, cursor.name)) for cursor in named]
 
 
 def sweep_due_topics() -> list[int]:
@@ -102,14 +102,14 @@ def sweep_topic(*, incarnation: int) -> None:
     trimmed = trim_topic(incarnation=incarnation)
     pruned = prune_topic(incarnation=incarnation)
     store.forget_operations(incarnation)
-    if trimmed >= CHUNKS_PER_SWEEP or len(pruned) >= PRUNED_PER_SWEEP:
+    if trimmed >= ROUNDS_PER_SWEEP or len(pruned) >= PRUNED_PER_SWEEP:
         store.sweep_soon(incarnation)
 
 
 # Whole segments
 
 
-def prune_topic(*, incarnation: int, probe: Callable[[], None] = _no_probe) -> tuple[int, ...]:
+def prune_topic(*, incarnation: int, probe: Callable[[], object] = _no_probe) -> tuple[int, ...]:
     """Prune the sealed segments that nothing holds back, and give their ids; raises TopicNotFound.
 
     `probe` is called between the first look and the second, which is the one that counts.
@@ -128,26 +128,25 @@ def prune_topic(*, incarnation: int, probe: Callable[[], None] = _no_probe) -> t
 
 
 def _prunable(incarnation: int, layout: Layout) -> Pruning:
-    needs = _needs(incarnation)
-
-    def may_go(segment: Segment) -> bool:
-        try:
-            return needs.lets_go(segment)
-        except SegmentStoreMissing:  # nobody can say whether it was drained
-            return False
-
-    return prune_oldest(layout, may_go, limit=PRUNED_PER_SWEEP)
+    return prune_oldest(layout, _needs(incarnation).lets_go, limit=PRUNED_PER_SWEEP)
 
 
 def _forget(topic: TopicView, pruning: Pruning) -> None:
     incarnation = topic.incarnation
     pruned = [segment.segment_id for segment in pruning.segments]
-    ends = {key: segment_port().stats(SegmentKey(incarnation, key)).end_offset for key in pruned}
+    ends = {key: _end_offset(SegmentKey(incarnation, key)) for key in pruned}
     for subscription_id in store.forget_segments(incarnation, pruned):
         subscriptions.raise_generation(subscription_id)
         announce.publish(announce.AssignmentChanged(subscription_id, incarnation))
     revision = topics.write_layout(topic, pruning.layout, end_offsets=ends)
     announce.publish(announce.TopicChanged(incarnation, str(topic.name), revision))
+
+
+def _end_offset(key: SegmentKey) -> int:
+    try:
+        return segment_port().stats(key).end_offset
+    except SegmentStoreMissing:  # nobody needs a segment that lost its store
+        return 0
 
 
 def _finish(incarnation: int, pruned: tuple[int, ...]) -> None:
@@ -164,47 +163,54 @@ def _finish(incarnation: int, pruned: tuple[int, ...]) -> None:
 def trim_topic(*, incarnation: int) -> int:
     """Delete the oldest messages of all segments as far as nothing holds them; raises TopicNotFound.
 
-    Goes on in chunks, each under the topic's lock for a moment, and gives how many it took.
+    A first look takes no lock. Then it goes on in rounds, each under the topic's lock for a moment, and gives
+    how many it took.
     """
-    chunks = 0
-    needs = _needs(incarnation)
-    for segment in subscriptions.read_layout(incarnation).segments.values():
-        while chunks < CHUNKS_PER_SWEEP and _has_more(needs, segment):
-            if not _trim_chunk(incarnation, segment.segment_id):
-                break
-            chunks += 1
-    return chunks
+    needs, layout = _needs(incarnation), subscriptions.read_layout(incarnation)
+    due = [key for key, segment in layout.segments.items() if needs.trim_point(segment) > 0]
+    rounds = 0
+    for start in range(0, len(due), SEGMENTS_PER_ROUND):
+        group = due[start : start + SEGMENTS_PER_ROUND]
+        while group and rounds < ROUNDS_PER_SWEEP:
+            group = _trim_round(incarnation, group)
+            rounds += 1
+    return rounds
 
 
-def _has_more(needs: Needs, segment: Segment) -> bool:
-    if needs.retention_seconds < 0:
-        return False
+def _trim_round(incarnation: int, segment_ids: Sequence[int]) -> list[int]:
+    """Delete some batches of these segments, and give those that may have more to delete."""
+    with transaction.atomic():
+        topics.hold(incarnation)
+        needs, layout = _needs(incarnation), subscriptions.read_layout(incarnation)
+        kept = [layout.segments[key] for key in segment_ids if key in layout.segments]
+        return [
+            segment.segment_id
+            for segment in kept
+            if _trim(SegmentKey(incarnation, segment.segment_id), needs.trim_point(segment))
+        ]
+
+
+def _trim(key: SegmentKey, before_offset: int) -> bool:
+    """Delete some batches below an offset and tell whether there may be more; a batch goes whole or not."""
     try:
-        start_offset = segment_port().stats(SegmentKey(needs.incarnation, segment.segment_id)).start_offset
-        return needs.trim_point(segment) > start_offset
+        start_offset = segment_port().stats(key).start_offset
+        if before_offset <= start_offset:
+            return False
+        trimmed_to = segment_port().trim(key, before_offset=before_offset, max_batches=BATCHES_PER_ROUND)
+        return start_offset < trimmed_to < before_offset
     except SegmentStoreMissing:
         return False
 
 
-def _trim_chunk(incarnation: int, segment_id: int) -> bool:
-    """Delete one chunk and tell whether anything went: a batch goes whole or not at all."""
-    key = SegmentKey(incarnation, segment_id)
-    with transaction.atomic():
-        topics.hold(incarnation)
-        found, needs = subscriptions.find_segment(incarnation, segment_id), _needs(incarnation)
-        if found is None or needs.retention_seconds < 0:
-            return False
-        start_offset = segment_port().stats(key).start_offset
-        before = needs.trim_point(found.segment)
-        return segment_port().trim(key, before_offset=before, max_batches=BATCHES_PER_CHUNK) > start_offset
-
-
 def _needs(incarnation: int) -> Needs:
-    running = operations.unfinished([incarnation])
+    retention_seconds, now_ms = retention_of(incarnation=incarnation).value, milliseconds(database_now())
+    port, running = segment_port(), operations.unfinished([incarnation])
+    oldest_ms = now_ms - retention_seconds * 1000
     return Needs(
-        incarnation=incarnation,
-        retention_seconds=retention_of(incarnation=incarnation).value,
-        now_ms=milliseconds(database_now()),
+        retention_seconds=retention_seconds,
+        now_ms=now_ms,
         holders=[each for each in subscriptions.of_topic(incarnation) if each.holds_pruning],
+        cursors={(each.segment_id, each.cursor): each for each in port.backlogs(incarnation=incarnation)},
+        aged=port.offsets_at(incarnation=incarnation, time_ms=oldest_ms) if retention_seconds > 0 else {},
         claimed=frozenset(key for operation in running for key in operation.plan.parent_ids),
     )

@@ -1,5 +1,6 @@
 """Sealed segments go when they are old enough and nobody needs them, and not a moment before."""
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -11,7 +12,7 @@ from scalable.domain.operations import OperationKind, Phase
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.models import Assignment, LoadTile, Namespace, PrunedSegment, SegmentLoad
 from scalable.segments.memory import MemorySegments
-from scalable.segments.port import SegmentKey, SegmentPort, SegmentStats
+from scalable.segments.port import CursorBacklog, SegmentKey, SegmentPort
 from scalable.segments.registry import use_port
 from scalable.services import loads, messages, pruning, scaling, subscriptions, sweeping, topics, watching
 from scalable.services.driver import Moment
@@ -199,10 +200,10 @@ def test_a_topic_that_fails_stops_no_other(caplog: pytest.LogCaptureFixture) -> 
     class Failing(MemorySegments):
         broken = 0
 
-        def stats(self, key: SegmentKey) -> SegmentStats:
-            if key.incarnation == self.broken:
+        def backlogs(self, *, incarnation: int, subscription: str | None = None) -> Sequence[CursorBacklog]:
+            if incarnation == self.broken:
                 raise OSError("out of reach")
-            return super().stats(key)
+            return super().backlogs(incarnation=incarnation, subscription=subscription)
 
     port = Failing()
     with use_port(port):
