@@ -310,7 +310,7 @@ def _check(ack_timeout_seconds: float | None, max_deliveries: int | None, prefet
 def _checked_backoff(backoff: tuple[float, float, float]) -> NegativeAckBackoff:
     found = NegativeAckBackoff(*backoff)
     if not 0 <= found.min_seconds <= found.max_seconds <= MAX_DELAY_SECONDS or found.multiplier < 1:
-        raise ValueError("negative_ack_backoff is (shortest, longest, growth), with a growth of at least 1")
+        raise ValueError("negative_ack_backoff is not (shortest, longest, growth), the growth at least 1")
     return found
 
 

@@ -16,14 +16,17 @@ from scalable.domain.keyspace import FULL_RANGE, HashRange, key_hash, segment_ha
 from scalable.wire.batch import Codec, Record, encode_batch
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
+    QUEUE_DELIVERY,
     SUBPROTOCOL,
     Delivery,
     Frame,
     Hello,
     Publish,
+    QueueDelivery,
     ServerFrame,
     decode,
     decode_delivery,
+    decode_queue_delivery,
     decoder,
     encode,
     encode_publish,
@@ -51,10 +54,12 @@ class Peer:
     async def send_raw(self, data: str | bytes) -> None:
         await self.connection.send(data)
 
-    async def receive(self) -> Frame | Delivery:
+    async def receive(self) -> Frame | Delivery | QueueDelivery:
         async with asyncio.timeout(WAIT_SECONDS):
             data = await self.connection.recv()
-        return decode_delivery(data) if isinstance(data, bytes) else decode(_decoder, data)
+        if isinstance(data, bytes):
+            return decode_queue_delivery(data) if data[0] == QUEUE_DELIVERY else decode_delivery(data)
+        return decode(_decoder, data)
 
     async def expect(self, kind: type[F]) -> F:
         """The next frame, which must be of this kind."""

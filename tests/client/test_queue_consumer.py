@@ -1,0 +1,361 @@
+"""The queue consumer against real nodes and a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import psutil
+import pytest
+
+from launch.process import ManagedProcess
+from scalable.client import Admin, Producer, QueueConsumer, QueueMessage, SyncQueueConsumer
+from scalable.client.dead_letters import default_topic
+from scalable.domain.errors import (
+    InvalidName,
+    SubscriptionNotFound,
+    SubscriptionTypeMismatch,
+    TopicDeleted,
+    TopicNotFound,
+)
+from scalable.domain.names import TopicName
+from tests.client.proxy import Relay
+from tests.client.test_consumer import fill
+from tests.client.test_producer import active_ids
+from tests.processes import LiveNode, ProcessFactory
+
+WAIT_SECONDS = 60
+PATIENT: dict[str, Any] = {"ack_timeout_seconds": 600.0}
+
+
+def member(node: LiveNode, topic: str, name: str, **options: Any) -> QueueConsumer:
+    return QueueConsumer(node.url, topic, "tasks", node.admin_token, name=name, **(PATIENT | options))
+
+
+async def take(consumer: QueueConsumer, count: int) -> list[QueueMessage]:
+    return [await consumer.receive(timeout_seconds=WAIT_SECONDS) for _ in range(count)]
+
+
+def numbers(messages: list[QueueMessage]) -> list[int]:
+    return sorted(int(message.value) for message in messages)
+
+
+class Group:
+    """Members that consume side by side and note, in one list, what they got."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[str, QueueMessage]] = []
+        self.grew = asyncio.Event()
+
+    @asynccontextmanager
+    async def consuming(self, consumer: QueueConsumer) -> AsyncIterator[QueueConsumer]:
+        async with consumer:
+            task = asyncio.create_task(self._consume(consumer))
+            yield consumer
+        await task
+
+    async def _consume(self, consumer: QueueConsumer) -> None:
+        async for message in consumer:
+            self.got.append((consumer.name, message))
+            consumer.acknowledge(message)
+            self.grew.set()
+
+    @property
+    def numbers(self) -> list[int]:
+        return numbers([message for _, message in self.got])
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not holds():
+                self.grew.clear()
+                await self.grew.wait()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_SECONDS):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_members_share_every_segment_and_each_message_goes_to_one(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+) -> None:
+    group = Group()
+    options = {"prefetch_messages": 20}
+    async with (
+        group.consuming(member(live_node, topic, "a", **options)),
+        group.consuming(member(live_node, topic, "b", **options)) as b,
+    ):
+        await fill(live_node, topic, 0, 500)
+        await asyncio.to_thread(admin.split, topic, 0)
+        await fill(live_node, topic, 500, 1_000)
+        await asyncio.to_thread(admin.merge, topic, active_ids(admin, topic))
+        await fill(live_node, topic, 1_000, 1_500)
+        await group.until(lambda: len(group.got) == 1_500)
+        assert {name for name, _ in group.got} == {"a", "b"}
+        # Drained sealed segments leave the set.
+        await until(lambda: b.segments == tuple(active_ids(admin, topic)))
+    assert group.numbers == list(range(1_500))
+    assert {message.deliveries for _, message in group.got} == {1}
+    async with member(live_node, topic, "late") as late:
+        with pytest.raises(TimeoutError):
+            await late.receive(timeout_seconds=0.5)
+
+
+async def test_a_new_subscription_gets_sealed_segments_too(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+) -> None:
+    await asyncio.to_thread(admin.create_subscription, topic, "keeps")
+    await fill(live_node, topic, 0, 10)
+    await asyncio.to_thread(admin.split, topic, 0)
+    await fill(live_node, topic, 10, 20)
+    await asyncio.to_thread(admin.split, topic, active_ids(admin, topic)[0])
+    async with member(live_node, topic, "a") as consumer:
+        assert numbers(await take(consumer, 20)) == list(range(20))
+        with pytest.raises(TimeoutError):
+            await consumer.receive(timeout_seconds=0.5)
+
+
+async def test_a_late_start_gets_only_what_follows(live_node: LiveNode, topic: str) -> None:
+    await fill(live_node, topic, 0, 10)
+    async with member(live_node, topic, "a", start="latest") as consumer:
+        await fill(live_node, topic, 10, 13)
+        assert numbers(await take(consumer, 3)) == [10, 11, 12]
+
+
+async def test_a_loss_of_the_connection_loses_no_message_and_no_acknowledgement(
+    live_node: LiveNode, topic: str
+) -> None:
+    await fill(live_node, topic, 0, 100)
+    async with Relay(live_node.url) as relay:
+        consumer = QueueConsumer(relay.url, topic, "tasks", live_node.admin_token, **PATIENT)
+        async with consumer:
+            first = await take(consumer, 50)
+            for message in first:
+                consumer.acknowledge(message)
+            relay.cut()
+            await consumer.flush()
+            rest = await take(consumer, 50)
+            assert {message.message_id for message in first}.isdisjoint(m.message_id for m in rest)
+            for message in rest:
+                consumer.acknowledge(message)
+    assert numbers(first + rest) == list(range(100))
+    async with member(live_node, topic, "late") as late:
+        with pytest.raises(TimeoutError):
+            await late.receive(timeout_seconds=0.5)
+
+
+async def test_another_node_takes_over_when_one_dies(processes: ProcessFactory) -> None:
+    first, second = processes.node(), processes.node()
+    topic = "topic://public/default/two-nodes"
+    with Admin(first.url, first.admin_token) as admin:
+        admin.create_topic(topic, initial_segments=2)
+    await fill(first, topic, 0, 40)
+    group = Group()
+    urls = [first.url, second.url]
+    consumer = QueueConsumer(urls, topic, "tasks", first.admin_token, ack_timeout_seconds=2.0)
+    async with group.consuming(consumer):
+        await group.until(lambda: len(group.got) >= 40)
+        psutil.Process(first.process.pid).kill()
+        await fill(second, topic, 40, 80)
+        await group.until(lambda: set(group.numbers) == set(range(80)))
+
+
+async def test_what_is_not_acknowledged_in_time_comes_again_but_what_waits_here_does_not(
+    live_node: LiveNode, topic: str
+) -> None:
+    await fill(live_node, topic, 0, 10)
+    async with (  # all permits of `slow` are used up, so that what it forgets goes to `quick`
+        member(live_node, topic, "slow", ack_timeout_seconds=1.5, prefetch_messages=10) as slow,
+        member(live_node, topic, "quick") as quick,
+    ):
+        (forgotten,) = await take(slow, 1)
+        (again,) = await take(quick, 1)
+        assert (again.message_id, again.deliveries) == (forgotten.message_id, 2)
+        # Several time-outs later, what `slow` has not handed out is still its own, and a first delivery.
+        with pytest.raises(TimeoutError):
+            await quick.receive(timeout_seconds=3)
+        rest = await take(slow, 9)
+        assert {message.deliveries for message in rest} == {1}
+
+
+async def test_a_negative_acknowledgement_rests_longer_each_time(live_node: LiveNode, topic: str) -> None:
+    await fill(live_node, topic, 0, 1)
+    backoff = (0.2, 0.9, 3.0)
+    async with member(live_node, topic, "a", negative_ack_backoff=backoff) as consumer:
+        times = []
+        for deliveries in range(1, 5):
+            (message,) = await take(consumer, 1)
+            times.append(time.monotonic())
+            assert message.deliveries == deliveries
+            consumer.negative_acknowledge(message)
+        rests = [after - before for before, after in pairwise(times)]
+        for rest, least in zip(rests, (0.2, 0.6, 0.9), strict=True):
+            assert rest >= least * 0.95
+
+
+async def test_a_message_that_nobody_can_process_becomes_a_dead_letter(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    async with Producer(live_node.url, topic, live_node.admin_token) as producer:
+        poison = await producer.send("k", b"poison", properties={"colour": "red"}, event_time_ms=5)
+        await producer.send("k", b"good")
+    options = {"max_deliveries": 3, "negative_ack_backoff": (0.0, 0.1, 2.0)}
+    tries = 0
+    async with member(live_node, topic, "a", **options) as consumer:
+        dead_letter_topic = str(consumer.dead_letter_topic)
+        assert dead_letter_topic == f"{topic}-tasks-DLQ"
+        while tries < 3:
+            message = await consumer.receive(timeout_seconds=WAIT_SECONDS)
+            if message.value == b"poison":
+                tries += 1
+                assert message.deliveries == tries
+                consumer.negative_acknowledge(message)
+            else:
+                consumer.acknowledge(message)
+        async with QueueConsumer(
+            live_node.url, await created(admin, dead_letter_topic), "undertaker", live_node.admin_token
+        ) as undertaker:
+            (letter,) = await take(undertaker, 1)
+            undertaker.acknowledge(letter)
+        assert (letter.key, letter.value, letter.event_time_ms) == ("k", b"poison", 5)
+        assert letter.properties == {
+            "colour": "red",
+            "original-topic": topic,
+            "original-subscription": "tasks",
+            "original-message-id": f"{poison.segment_id}:{poison.offset}",
+            "deliveries": "4",
+        }
+        await until(lambda: not consumer._inbox.waiting_count)
+        await consumer.flush()
+    async with member(live_node, topic, "late") as late:
+        with pytest.raises(TimeoutError):
+            await late.receive(timeout_seconds=0.5)
+
+
+async def test_a_message_that_kills_its_consumers_becomes_a_dead_letter(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    await fill(live_node, topic, 0, 1)
+    async with Relay(live_node.url) as relay:
+        for deliveries in (1, 2):
+            consumer = QueueConsumer(relay.url, topic, "tasks", live_node.admin_token, **PATIENT)
+            await consumer.start()
+            (message,) = await take(consumer, 1)
+            assert message.deliveries == deliveries
+            relay.cut()
+            await consumer._stop()
+    async with member(live_node, topic, "a", max_deliveries=2) as consumer:
+        dead_letter_topic = await created(admin, str(consumer.dead_letter_topic))
+        async with QueueConsumer(
+            live_node.url, dead_letter_topic, "undertaker", live_node.admin_token
+        ) as undertaker:
+            assert numbers(await take(undertaker, 1)) == [0]
+
+
+async def test_dead_letters_wait_for_a_topic_that_cannot_be_had_and_are_not_lost(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    await fill(live_node, topic, 0, 1)
+    options = {"max_deliveries": 1, "dead_letter_topic": "topic://public/elsewhere/graves"}
+    async with member(live_node, topic, "a", **options) as consumer:
+        consumer.negative_acknowledge(await consumer.receive(timeout_seconds=WAIT_SECONDS))
+        await until(lambda: consumer._inbox.waiting_count == 1)
+        with pytest.raises(TimeoutError):
+            await consumer.receive(timeout_seconds=1)
+    async with member(live_node, topic, "b") as consumer:
+        assert numbers(await take(consumer, 1)) == [0]
+
+
+async def test_a_seek_back_opens_drained_segments_again(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+) -> None:
+    await asyncio.to_thread(admin.create_subscription, topic, "keeps")
+    async with member(live_node, topic, "a") as consumer:
+        await fill(live_node, topic, 0, 20)
+        await asyncio.to_thread(admin.split, topic, 0)
+        first = await take(consumer, 20)
+        for message in first[:-1]:
+            consumer.acknowledge(message)
+        await consumer.flush()
+        consumer.acknowledge(first[-1])
+        await until(lambda: 0 not in consumer.segments)
+        await asyncio.to_thread(admin.seek, topic, "tasks", 0)
+        again = await take(consumer, 20)
+        assert numbers(again) == list(range(20))
+        for message in again:
+            consumer.acknowledge(message)
+        await until(lambda: 0 not in consumer.segments)
+
+
+async def test_a_deleted_subscription_ends_its_consumers_and_is_not_brought_back(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    async with member(live_node, topic, "a") as consumer:
+        await asyncio.to_thread(admin.delete_subscription, topic, "tasks")
+        with pytest.raises(SubscriptionNotFound):
+            await consumer.receive(timeout_seconds=WAIT_SECONDS)
+    assert admin.subscriptions(topic) == []
+
+
+async def test_a_deleted_topic_ends_its_consumers(live_node: LiveNode, admin: Admin, topic: str) -> None:
+    async with member(live_node, topic, "a") as consumer:
+        await asyncio.to_thread(admin.delete_topic, topic)
+        with pytest.raises(TopicDeleted):
+            await consumer.receive(timeout_seconds=WAIT_SECONDS)
+        with pytest.raises(TopicDeleted):
+            await consumer.receive()
+    with pytest.raises(TopicNotFound):
+        await member(live_node, topic, "late").start()
+
+
+async def test_a_stream_subscription_has_no_queue(live_node: LiveNode, admin: Admin, topic: str) -> None:
+    await asyncio.to_thread(admin.create_subscription, topic, "tasks", kind="STREAM")
+    with pytest.raises(SubscriptionTypeMismatch):
+        await member(live_node, topic, "a").start()
+
+
+def test_a_program_without_a_loop_consumes_too(live_node: LiveNode, topic: str) -> None:
+    asyncio.run(fill(live_node, topic, 0, 2))
+    with SyncQueueConsumer(
+        live_node.url, topic, "tasks", live_node.admin_token, negative_ack_backoff=(0.0, 0.0, 1.0)
+    ) as consumer:
+        message = consumer.receive(timeout_seconds=WAIT_SECONDS)
+        consumer.negative_acknowledge(message)
+        found = [consumer.receive(timeout_seconds=WAIT_SECONDS) for _ in range(2)]
+        for each in found:
+            consumer.acknowledge(each)
+        consumer.flush()
+    assert sorted(each.deliveries for each in found) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ack_timeout_seconds": 0.0},
+        {"ack_timeout_seconds": 1e9},
+        {"max_deliveries": 0},
+        {"prefetch_messages": 0},
+        {"negative_ack_backoff": (5.0, 1.0, 2.0)},
+        {"negative_ack_backoff": (1.0, 5.0, 0.5)},
+        {"max_deliveries": 1, "dead_letter_topic": "topic://public/default/t"},
+    ],
+)
+def test_options_out_of_bounds_are_refused_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"is not|cannot"):
+        QueueConsumer("http://localhost", "topic://public/default/t", "s", "token", **options)
+
+
+async def created(admin: Admin, topic: str) -> str:
+    """A topic, once it is there."""
+    await until(lambda: topic in admin.list_topics("public/default"))
+    return topic
+
+
+def test_the_name_of_a_dead_letter_topic_must_fit() -> None:
+    with pytest.raises(InvalidName):
+        default_topic(TopicName("public", "default", "t" * 250), "tasks")
