@@ -6,6 +6,7 @@ from django.db import OperationalError, connection
 from tests.api.rest import NAMESPACE, ROOT, Orders, Rest, rows
 
 UNKNOWN_OPERATION = "00000000-0000-4000-8000-000000000000"
+NAMESPACES = "/admin/v2/namespaces"
 LONG = "x" * 256
 BIGINT = 2**63
 
@@ -34,6 +35,15 @@ PATHS: list[Refusal] = [
     ("GET", f"{NAMESPACE}/nothing/subscriptions", None, 404, "topic_not_found"),
     ("PUT", f"{NAMESPACE}/nothing/subscriptions/s", None, 404, "topic_not_found"),
     ("DELETE", f"{NAMESPACE}/nothing/subscriptions/s", None, 404, "topic_not_found"),
+    ("GET", f"{NAMESPACE}/nothing/lifetimes", None, 404, "topic_not_found"),
+    ("POST", f"{NAMESPACE}/nothing/lifetimes", {}, 404, "topic_not_found"),
+    ("DELETE", f"{NAMESPACE}/nothing/lifetimes", None, 404, "topic_not_found"),
+    ("GET", f"{NAMESPACES}/public/nowhere/lifetimes", None, 404, "namespace_not_found"),
+    ("POST", f"{NAMESPACES}/public/nowhere/lifetimes", {}, 404, "namespace_not_found"),
+    ("DELETE", f"{NAMESPACES}/public/nowhere", None, 404, "namespace_not_found"),
+    ("DELETE", f"{NAMESPACES}/system/load", None, 412, "namespace_fixed"),
+    ("DELETE", f"{NAMESPACES}/system/load?force=true", None, 412, "namespace_fixed"),
+    ("PUT", f"{NAMESPACES}/public/{LONG}", None, 400, "invalid_name"),
     # Names and numbers.
     ("PUT", f"{NAMESPACE}/{LONG}", None, 400, "invalid_name"),
     ("PUT", f"{NAMESPACE}/a%0Ab", None, 400, "invalid_name"),
@@ -96,6 +106,11 @@ ON_A_TOPIC: list[Refusal] = [
     ("DELETE", "?force=perhaps", None, 400, "invalid_parameter"),
     ("GET", "?verbose=true", None, 400, "unknown_field"),
     ("DELETE", "", {"force": True}, 400, "unreadable_body"),
+    ("POST", "/lifetimes", {"retentionSeconds": -2}, 400, "unreadable_body"),
+    ("POST", "/lifetimes", {"retentionSeconds": 1.5}, 400, "unreadable_body"),
+    ("POST", "/lifetimes", {"retentionSeconds": "1h"}, 400, "unreadable_body"),
+    ("POST", "/lifetimes", {"sessionGraceSeconds": -1}, 400, "unreadable_body"),
+    ("POST", "/lifetimes", {"retentionMinutes": 1}, 400, "unknown_field"),
     # Split.
     ("POST", "/split/99", None, 404, "segment_not_found"),
     ("POST", f"/split/{BIGINT - 1}", None, 404, "segment_not_found"),
@@ -190,7 +205,7 @@ def test_refusals_on_a_topic(
 ) -> None:
     before = rows()
     address = orders.path + path.format(**vars(orders))
-    assert rest.refused(method, address, body) == (status, code)
+    assert rest.refused(method, address, body, Prefer="respond-async") == (status, code)
     assert rows() == before
 
 
