@@ -1,0 +1,148 @@
+"""The subscriptions of a topic on its page: what is left, what waits, and actions that ask first."""
+
+import pytest
+
+from scalable.client import Producer
+from tests.browser.conftest import Console
+from tests.browser.test_pages import OVERFLOW
+
+ROOT = "scalable/public/default"
+MESSAGES = 40
+
+
+async def fill(console: Console, topic: str, *, split: bool) -> None:
+    """Make a topic with messages, sealed ones too."""
+    console.call("PUT", f"{ROOT}/{topic}")
+    name = f"topic://public/default/{topic}"
+    async with Producer(console.node.url, name, console.node.admin_token) as producer:
+        for number in range(MESSAGES):
+            await producer.send(f"key {number}", b"value")
+    if split:
+        console.call("POST", f"{ROOT}/{topic}/split/0")
+
+
+def subscribe(console: Console, topic: str, subscription: str, query: str = "") -> None:
+    """Make a subscription."""
+    console.call("PUT", f"{ROOT}/{topic}/subscriptions/{subscription}?{query}")
+
+
+async def wait_for_backlog(console: Console, subscription: str, shown: str) -> None:
+    """Wait until the panel shows this backlog."""
+    await console.page.wait_for_function(
+        "([name, shown]) => [...document.querySelectorAll('#subscription-rows tr')].some(row =>"
+        " row.dataset.subscription === name"
+        " && row.querySelector('[data-role=backlog]').textContent === shown)",
+        arg=[subscription, shown],
+    )
+
+
+async def test_a_topic_without_any_says_how_one_is_made(console: Console) -> None:
+    console.call("PUT", f"{ROOT}/alone")
+    await console.open_topic("alone")
+    await console.page.wait_for_selector("#subscriptions-empty:not([hidden])")
+    assert await console.page.locator("#subscriptions").is_hidden()
+
+
+async def test_backlog_and_waits_are_shown_and_follow_changes(working: Console) -> None:
+    page = working.page
+    await fill(working, "followed", split=False)
+    subscribe(working, "followed", "bill")
+    await working.open_topic("followed")
+    await wait_for_backlog(working, "bill", str(MESSAGES))
+    working.call("POST", f"{ROOT}/followed/split/0")
+    name = "topic://public/default/followed"
+    async with Producer(working.node.url, name, working.node.admin_token) as producer:
+        for number in range(MESSAGES):
+            await producer.send(f"key {number}", b"later")
+    await wait_for_backlog(working, "bill", str(2 * MESSAGES))
+    row = '[data-subscription="bill"]'
+    assert f"1 waits for 0, {MESSAGES} unacknowledged" in await page.inner_text(row)
+    await page.click(f'{row} [data-role="toggle"]')
+    details = await page.inner_text("#subscription-rows .details")
+    assert f"2 waits for 0, {MESSAGES} unacknowledged" in details
+    working.call("POST", f"{ROOT}/followed/subscriptions/bill/skip?count={MESSAGES}")
+    await wait_for_backlog(working, "bill", str(MESSAGES))
+    assert "waits for" not in await page.inner_text(row)
+
+
+async def test_a_seek_is_previewed_before_it_is_done(console: Console) -> None:
+    page = console.page
+    await fill(console, "sought", split=False)
+    subscribe(console, "sought", "bill", "initialPosition=latest")
+    await console.open_topic("sought")
+    await wait_for_backlog(console, "bill", "0")
+    await page.click('[data-subscription="bill"] [data-role="seek"]')
+    await page.check("#seek-dialog [value=beginning]")
+    await page.click("#seek-go")
+    await page.wait_for_selector("#seek-preview td")
+    cells = await page.locator("#seek-preview tbody td").all_inner_texts()
+    assert cells == ["0", str(MESSAGES), "0", "0", str(MESSAGES)]
+    assert console.call("GET", f"{ROOT}/sought/subscriptions/bill")["msgBacklog"] == 0
+    await page.check("#seek-dialog [value=time]")  # another start wants another preview
+    assert await page.inner_text("#seek-go") == "Preview"
+    await page.check("#seek-dialog [value=beginning]")
+    await page.click("#seek-go")
+    await page.wait_for_selector("#seek-preview td")
+    await page.click("#seek-go")
+    await wait_for_backlog(console, "bill", str(MESSAGES))
+    assert not await page.locator("#seek-dialog").is_visible()
+
+
+async def test_clear_and_delete_ask_and_are_done_by_keyboard(console: Console) -> None:
+    page = console.page
+    await fill(console, "cleared", split=False)
+    subscribe(console, "cleared", "bill")
+    await console.open_topic("cleared")
+    await wait_for_backlog(console, "bill", str(MESSAGES))
+    await page.focus('[data-subscription="bill"] [data-role="clear"]')
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("#confirm[open]")
+    assert f"{MESSAGES} messages will never be received" in await page.inner_text("#confirm-body")
+    await page.focus("#confirm-go")
+    await page.keyboard.press("Enter")
+    await wait_for_backlog(console, "bill", "0")
+    await page.focus('[data-subscription="bill"] [data-role="delete"]')
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("#confirm[open]")
+    await page.click("#confirm [value=cancel]")
+    assert console.call("GET", f"{ROOT}/cleared/subscriptions")["subscriptions"]
+    await page.focus('[data-subscription="bill"] [data-role="delete"]')
+    await page.keyboard.press("Enter")
+    await page.click("#confirm-go")
+    await page.wait_for_selector("#subscriptions-empty:not([hidden])")
+    assert console.call("GET", f"{ROOT}/cleared/subscriptions")["subscriptions"] == []
+
+
+async def test_a_refusal_is_shown_in_the_dialog(console: Console) -> None:
+    page = console.page
+    await fill(console, "refused", split=False)
+    subscribe(console, "refused", "bill")
+    await console.open_topic("refused")
+    await wait_for_backlog(console, "bill", str(MESSAGES))
+    await page.click('[data-subscription="bill"] [data-role="delete"]')
+    console.call("DELETE", f"{ROOT}/refused/subscriptions/bill")
+    await page.click("#confirm-go")
+    await page.wait_for_selector("#confirm .banner:not([hidden])")
+    assert "does not exist" in await page.inner_text("#confirm .banner")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_a_full_panel_fits_narrow_and_wide_screens(console: Console, scheme: str) -> None:
+    page = console.page
+    await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    await fill(console, "full", split=False)
+    for number, kind in enumerate(("STREAM", "QUEUE", "CHECKPOINT")):
+        subscribe(console, "full", f"a-rather-long-name-of-a-subscription-{number}", f"type={kind}")
+    for width in (390, 1400):
+        await page.set_viewport_size({"width": width, "height": 900})
+        await console.open_topic("full")
+        await page.wait_for_selector("#subscription-rows tr")
+        await page.click('#subscription-rows tr [data-role="toggle"]')
+        assert await page.evaluate(OVERFLOW) <= 0
+        await page.click('#subscription-rows tr [data-role="seek"]')
+        await page.click("#seek-go")
+        await page.wait_for_selector("#seek-preview p")
+        box = await page.locator("#seek-go").bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] <= width
+        await page.click("#seek-dialog [value=cancel]")
