@@ -1,4 +1,4 @@
-"""What `./run` does once the environment stands: `up`, `demo`, `test`, `check`, `bench`."""
+"""What `./run` does once the environment stands: `up`, `demo`, `soak`, `test`, `check`, `bench`."""
 
 import argparse
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from launch import check, demo
+from launch import check, demo, soak
 from launch.data_directory import DataDirectory, RunningServices
 from launch.instance import Instance
 from launch.prepare import PASSWORD_FILE, SUPERUSER
@@ -145,6 +145,13 @@ def run_demo(argv: Sequence[str]) -> int:
         return demo.main(rest, instance.running)
 
 
+def run_soak(argv: Sequence[str]) -> int:
+    """Kill everything at random while clients work, in an instance of its own."""
+    options = soak.parse(argv)
+    interrupt_by_signal()
+    return soak.run(options, reporter(sys.stderr))
+
+
 def test(argv: Sequence[str]) -> NoReturn:
     """Run the tests; `--fast` runs only those of the inner layers, anything else goes to pytest.
 
@@ -173,6 +180,7 @@ def _become(module: str, arguments: Sequence[str]) -> NoReturn:
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "up": up,
     "demo": run_demo,
+    "soak": run_soak,
     "test": test,
     "check": check.main,
     "bench": bench,

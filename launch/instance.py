@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -21,7 +22,8 @@ class Instance:
     """The services of one data directory; as a context manager they run inside the block.
 
     `port` is the first web node's: one that was asked for must be free, else the last one or 8080 is
-    preferred. Further nodes have their last ports again, or free ones.
+    preferred. Further nodes have their last ports again, or free ones. `settings` are added to the
+    environment of the product's processes.
     """
 
     def __init__(
@@ -34,7 +36,9 @@ class Instance:
         workers: int = 1,
         with_spark: bool = True,
         echo: bool = False,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
+        self._settings = dict(settings or {})
         self._nodes, self._workers = nodes, workers
         self._with_spark = with_spark
         self._directory = DataDirectory(data_directory)
@@ -50,6 +54,24 @@ class Instance:
         if self._services is None:
             raise LaunchError("the instance does not run")
         return self._services
+
+    @property
+    def nodes(self) -> list[str]:
+        """Return the names of the web nodes."""
+        return _numbered("web", self._nodes)
+
+    @property
+    def workers(self) -> list[str]:
+        """Return the names of the Celery workers."""
+        return _numbered("worker", self._workers)
+
+    def kill(self, name: str) -> bool:
+        """Kill a process as a crash would; False when it does not run just now. It is started again."""
+        process = self._supervisor.running(name)
+        if process is None:
+            return False
+        process.kill_group()
+        return True
 
     def __enter__(self) -> Self:
         self._supervisor = Supervisor(self._directory, report=self._report, echo=self._echo)
@@ -67,7 +89,7 @@ class Instance:
     def _start(self) -> None:
         known = self._directory.ports()
         ports = self._web_ports(known)
-        environment = {**self._addresses(known), **self._secrets()}
+        environment = {**self._settings, **self._addresses(known), **self._secrets()}
         urls = [f"http://{HOST}:{port}" for port in ports.values()]
         self._directory.write_json("ports.json", {**known, **ports})
         self._prepare({**environment, "SCALABLE_NODE_URL": urls[0]})

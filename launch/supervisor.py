@@ -81,6 +81,13 @@ class Supervisor:
     def _note(self) -> None:
         self.directory.write_json("processes.json", notes([child.process for child in self._children]))
 
+    def running(self, name: str) -> ManagedProcess | None:
+        """Give the process of a name while it runs, and None while it waits for its restart."""
+        for child in self._children:
+            if child.spec.name == name and child.process.returncode is None:
+                return child.process
+        return None
+
     def watch(self) -> None:
         """Restart in the background, from now on, what ends by itself."""
         self._watcher = threading.Thread(target=self._watch, name="supervisor", daemon=True)
