@@ -102,18 +102,24 @@ def read_by_name(
 
 
 def acknowledge(
-    *, subscription: SubscriptionView, segment_id: int, generation: int, position: int, bucket: int = 0
+    *,
+    subscription: SubscriptionView,
+    segment_id: int,
+    generation: int,
+    position: int,
+    bucket: int = 0,
+    ranges: Sequence[tuple[int, int]] = (),
 ) -> CursorState:
-    """Acknowledge all below a position, of one bucket where keys are shared, then see what it drains.
+    """Acknowledge all below a position and single `ranges`, of one bucket where keys are shared.
 
-    Raises GenerationSuperseded, PositionInvalid, SubscriptionNotFound, SegmentStoreMissing, SegmentNotOwned.
+    Then see what it drains. Raises GenerationSuperseded, PositionInvalid, SubscriptionNotFound,
+    SegmentStoreMissing, SegmentNotOwned.
     """
-    state = segment_port().acknowledge(
-        SegmentKey(subscription.incarnation, segment_id),
-        subscription=find_cursor_of(subscription, segment_id, bucket),
-        generation=generation,
-        position=position,
-    )
+    port, key = segment_port(), SegmentKey(subscription.incarnation, segment_id)
+    cursor = find_cursor_of(subscription, segment_id, bucket)
+    state = port.acknowledge(key, subscription=cursor, generation=generation, position=position)
+    if ranges:
+        state = port.acknowledge_ranges(key, subscription=cursor, generation=generation, ranges=ranges)
     settle_drained(
         subscription_id=subscription.subscription_id,
         incarnation=subscription.incarnation,

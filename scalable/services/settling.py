@@ -7,6 +7,7 @@ other, and the children would stay shut.
 
 from collections.abc import Collection, Mapping
 from contextlib import suppress
+from functools import lru_cache
 
 from django.conf import settings
 from django.db import transaction
@@ -14,6 +15,7 @@ from django.db import transaction
 from scalable import announce
 from scalable.domain.cursors import bucket_ranges, cursor_name, cursor_names
 from scalable.domain.errors import SegmentNotOwned, SegmentStoreMissing, SubscriptionNotFound
+from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout
 from scalable.domain.ownership import Ownership, rebalance
 from scalable.domain.segment import Segment
@@ -174,12 +176,26 @@ def cursor_of(subscription: SubscriptionView, segment: Segment, bucket: int) -> 
 
 def find_cursor_of(subscription: SubscriptionView, segment_id: int, bucket: int) -> str:
     """Name the cursor of a segment or bucket by its numbers; raises SegmentNotOwned when there is none."""
+    return cursor_name(subscription.name, find_bucket(subscription, segment_id, bucket))
+
+
+def find_bucket(subscription: SubscriptionView, segment_id: int, bucket: int) -> HashRange | None:
+    """Give the range of an entry bucket where keys are shared, else None; raises SegmentNotOwned."""
     if not subscription.key_shared:
-        return subscription.name
-    found = store.find_segment(subscription.incarnation, segment_id)
-    if found is None or bucket >= found.segment.bucket_count:
+        return None
+    ranges = _bucket_ranges(subscription.incarnation, segment_id)
+    if bucket >= len(ranges):
         raise SegmentNotOwned(consumer="", segment_id=segment_id)
-    return cursor_of(subscription, found.segment, bucket)
+    return ranges[bucket]
+
+
+@lru_cache(maxsize=1_024)
+def _bucket_ranges(incarnation: int, segment_id: int) -> tuple[HashRange, ...]:
+    """Give the entry buckets of a segment, which never change; every acknowledgement asks."""
+    found = store.find_segment(incarnation, segment_id)
+    if found is None:
+        raise SegmentNotOwned(consumer="", segment_id=segment_id)
+    return bucket_ranges(found.segment.entry_bucket_splits)
 
 
 def _fence(subscription: SubscriptionView, segment: Segment, key: BucketKey, generation: int) -> None:

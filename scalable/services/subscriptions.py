@@ -14,13 +14,14 @@ from scalable.domain.errors import (
     SegmentNotOwned,
     SubscriptionNotFound,
 )
+from scalable.domain.keyspace import HashRange
 from scalable.domain.names import TopicName, validate_part
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.cursors import create_cursors, delete_cursors
 from scalable.services.positions import Start, extents_of, positions_of_start
-from scalable.services.settling import find_cursor_of
+from scalable.services.settling import find_bucket, find_cursor_of
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
@@ -33,11 +34,16 @@ InitialPosition = Literal["earliest", "latest"]
 
 @dataclass(frozen=True, slots=True)
 class ReadingRight:
-    """A consumer's right to read a segment, and from where: the first offset that is not acknowledged."""
+    """A consumer's right to read a segment, and from where: the first offset that is not acknowledged.
+
+    Where keys are shared it is the right to one entry bucket, with what is acknowledged above the position.
+    """
 
     segment_id: int
     generation: int
     position: int
+    bucket_range: HashRange | None = None
+    acknowledged: tuple[tuple[int, int], ...] = ()
 
 
 def create_subscription(
@@ -131,7 +137,8 @@ def reading_right(
     cursor = segment_port().cursor(key, subscription=find_cursor_of(subscription, segment_id, bucket))
     if owned.owner != consumer or cursor is None:
         raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
-    return ReadingRight(segment_id, generation, cursor.position)
+    bucket_range = find_bucket(subscription, segment_id, bucket)
+    return ReadingRight(segment_id, generation, cursor.position, bucket_range, cursor.acknowledged)
 
 
 def lost_segments(

@@ -164,13 +164,17 @@ class Welcome(Frame, frozen=True, tag="welcome"):
 
 
 class ErrorFrame(Frame, frozen=True, tag="error"):
-    """Server: something was refused, for one segment if there is a `segment_id`; a close may follow."""
+    """Server: something was refused, for one segment (or bucket of it) if there is a `segment_id`.
+
+    A close may follow.
+    """
 
     code: str
     reason: str
     fields: dict[str, object] = {}
     hint: str = ""
     segment_id: int | None = None
+    bucket: int = 0
 
 
 class Gone(Frame, frozen=True, tag="gone"):

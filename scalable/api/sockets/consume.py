@@ -1,17 +1,16 @@
 """`consume/{tenant}/{namespace}/{topic}/{subscription}`: messages of the segments that one consumer owns.
 
-One reader a segment, woken by appends (at once, then at most every few milliseconds) and by a slow
-re-check. Acknowledgements are gathered for a moment, the latest of each segment is written, and answered
-after its commit.
+One reader a segment, or entry bucket where keys are shared, woken by appends (at once, then at most every
+few milliseconds) and by a slow re-check.
 """
 
 import asyncio
 
 from django.conf import settings
 
-from scalable.api.errors import internal_error
 from scalable.api.hub import Watch, hub, segment_key, subscription_key
 from scalable.api.node import node
+from scalable.api.sockets.acknowledging import Acknowledgements
 from scalable.api.sockets.following import FollowingSocket
 from scalable.api.sockets.outbox import HEADROOM_FRAMES, Outbox
 from scalable.api.sockets.reader import ReaderContext, SegmentReader
@@ -25,13 +24,12 @@ from scalable.domain.errors import (
 )
 from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
-from scalable.services import messages, subscriptions
+from scalable.services import subscriptions
 from scalable.services.access import Right
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
     Ack,
-    Acked,
     Attach,
     ConsumeClientFrame,
     Detach,
@@ -44,9 +42,7 @@ from scalable.wire.frames import (
 )
 
 COALESCING_SECONDS = 0.005
-ACK_GATHERING_SECONDS = 0.003
 MAX_PAGES = 4
-MAX_WAITING_ACKS = 4_096
 
 
 class ConsumeSocket(FollowingSocket):
@@ -58,9 +54,8 @@ class ConsumeSocket(FollowingSocket):
 
     def __init__(self) -> None:
         super().__init__()
-        self._readers: dict[int, SegmentReader] = {}
-        self._acks: dict[int, Ack] = {}
-        self._acks_waiting = asyncio.Event()
+        self._readers: dict[BucketKey, SegmentReader] = {}
+        self._acks: Acknowledgements | None = None
         self._watch: Watch | None = None
         self._context: ReaderContext | None = None
 
@@ -77,17 +72,19 @@ class ConsumeSocket(FollowingSocket):
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
             kind=SubscriptionType.STREAM,
         )
+        self._acks = Acknowledgements(self.subscription, consumer, push=self.push, refuse=self._refuse_ack)
         self._context = ReaderContext(
             topic=self.topic,
             subscription=self.subscription,
             consumer=consumer,
             pages=asyncio.Semaphore(MAX_PAGES),
             deliver=self.push_when_room,
+            owned=self._acks.know_owned,
         )
         self._watch = hub.watch(subscription_key(self.subscription.subscription_id))
         self.follow(self.subscription.incarnation)
         self.spawn(self._pass_wakes_on(self._watch))
-        self.spawn(self._write_acks())
+        self.spawn(self._acks.write())
         self.push(
             Welcome(
                 protocol=PROTOCOL_VERSION,
@@ -107,27 +104,26 @@ class ConsumeSocket(FollowingSocket):
             case Flow():
                 self._flow(frame)
             case Detach():
-                self._detach(frame.segment_id)
-            case Ack():
-                self._note_ack(frame)
+                self._detach(BucketKey(frame.segment_id, frame.bucket))
+            case Ack() if self._acks is not None:
+                self._acks.note(frame)
 
     # Readers.
 
     def _attach(self, frame: Attach) -> None:
-        if frame.segment_id in self._readers:
-            self._detach(frame.segment_id)
+        key = BucketKey(frame.segment_id, frame.bucket)
+        if key in self._readers:
+            self._detach(key)
         if self._context is None or self._watch is None:
             raise FrameInvalid(problem="the socket is not open")
-        reader = SegmentReader(
-            self._context, segment_id=frame.segment_id, generation=frame.generation, permits=0
-        )
+        reader = SegmentReader(self._context, key=key, generation=frame.generation, position=frame.position)
         self._grant(reader, frame.permits)
-        self._readers[frame.segment_id] = reader
+        self._readers[key] = reader
         self._watch.add(segment_key(self.subscription.incarnation, frame.segment_id))
         reader.task = self.spawn(self._read(reader))
 
     def _flow(self, frame: Flow) -> None:
-        reader = self._readers.get(frame.segment_id)
+        reader = self._readers.get(BucketKey(frame.segment_id, frame.bucket))
         if reader is not None:  # else its detaching crossed this frame
             self._grant(reader, frame.permits)
 
@@ -138,13 +134,13 @@ class ConsumeSocket(FollowingSocket):
             raise PermitsExceeded(limit=settings.SCALABLE_CONSUME_MAX_PERMITS)
         reader.grant(permits)
 
-    def _detach(self, segment_id: int) -> None:
-        reader = self._readers.pop(segment_id, None)
+    def _detach(self, key: BucketKey) -> None:
+        reader = self._readers.pop(key, None)
         if reader is not None and reader.task is not None:
             reader.task.cancel()
-        if self._watch is not None:
-            self._watch.discard(segment_key(self.subscription.incarnation, segment_id))
-        self.push(Detached(segment_id=segment_id))
+        if self._watch is not None and all(key.segment_id != other.segment_id for other in self._readers):
+            self._watch.discard(segment_key(self.subscription.incarnation, key.segment_id))
+        self.push(Detached(segment_id=key.segment_id, bucket=key.bucket))
 
     async def _read(self, reader: SegmentReader) -> None:
         try:
@@ -155,9 +151,9 @@ class ConsumeSocket(FollowingSocket):
             self._lose(reader, error)
 
     def _lose(self, reader: SegmentReader, error: ScalableError) -> None:
-        self.refuse(error, segment_id=reader.segment_id)
-        if self._readers.get(reader.segment_id) is reader:
-            self._detach(reader.segment_id)
+        self.refuse(error, segment_id=reader.key.segment_id, bucket=reader.key.bucket)
+        if self._readers.get(reader.key) is reader:
+            self._detach(reader.key)
 
     async def _pass_wakes_on(self, watch: Watch) -> None:
         incarnation = self.subscription.incarnation
@@ -165,8 +161,8 @@ class ConsumeSocket(FollowingSocket):
         with watch:
             while True:
                 fired = await watch.wait(settings.SCALABLE_WATCH_RESYNC_SECONDS)
-                for segment_id, reader in list(self._readers.items()):
-                    if not fired or segment_key(incarnation, segment_id) in fired:
+                for key, reader in list(self._readers.items()):
+                    if not fired or segment_key(incarnation, key.segment_id) in fired:
                         reader.wake()
                 if not fired or own_key in fired:
                     await self._drop_lost_segments()
@@ -181,49 +177,16 @@ class ConsumeSocket(FollowingSocket):
             subscriptions.lost_segments,
             subscription=self.subscription,
             consumer=self._context.consumer,
-            generations={BucketKey(key): reader.generation for key, reader in readers.items()},
+            generations={key: reader.generation for key, reader in readers.items()},
         )
-        for (segment_id, _), error in lost.items():
-            if self._readers.get(segment_id) is readers[segment_id]:
-                self._lose(readers[segment_id], error)
+        for key, error in lost.items():
+            if self._readers.get(key) is readers[key]:
+                self._lose(readers[key], error)
 
-    # Acknowledgements.
-
-    def _note_ack(self, frame: Ack) -> None:
-        if len(self._acks) >= MAX_WAITING_ACKS and frame.segment_id not in self._acks:
-            raise PermitsExceeded(limit=MAX_WAITING_ACKS)
-        self._acks[frame.segment_id] = frame
-        self._acks_waiting.set()
-
-    async def _write_acks(self) -> None:
-        while True:
-            await self._acks_waiting.wait()
-            await asyncio.sleep(ACK_GATHERING_SECONDS)
-            self._acks_waiting.clear()
-            acks, self._acks = self._acks, {}
-            await asyncio.gather(*(self._acknowledge(ack) for ack in acks.values()))
-
-    async def _acknowledge(self, ack: Ack) -> None:
-        try:
-            state = await node.call(
-                messages.acknowledge,
-                subscription=self.subscription,
-                segment_id=ack.segment_id,
-                generation=ack.generation,
-                position=ack.position,
-            )
-        except (GenerationSuperseded, SegmentNotOwned) as error:
-            self._lose_generation(ack, error)
-        except ScalableError as error:
-            self.refuse(error, segment_id=ack.segment_id)
-        except Exception as error:
-            self.refuse(internal_error(error), segment_id=ack.segment_id)
-        else:
-            self.push(Acked(segment_id=ack.segment_id, position=state.position))
-
-    def _lose_generation(self, ack: Ack, error: ScalableError) -> None:
-        reader = self._readers.get(ack.segment_id)
-        if reader is not None and reader.generation == ack.generation:
+    def _refuse_ack(self, ack: Ack, error: ScalableError) -> None:
+        reader = self._readers.get(BucketKey(ack.segment_id, ack.bucket))
+        lost = isinstance(error, GenerationSuperseded | SegmentNotOwned)
+        if lost and reader is not None and reader.generation == ack.generation:
             self._lose(reader, error)
         else:
-            self.refuse(error, segment_id=ack.segment_id)
+            self.refuse(error, segment_id=ack.segment_id, bucket=ack.bucket)

@@ -143,7 +143,7 @@ class ControllerSocket(FollowingSocket):
                 bucket=frame.bucket,
             )
         except (SegmentNotOwned, GenerationSuperseded) as error:
-            self.refuse(error, segment_id=frame.segment_id)
+            self.refuse(error, segment_id=frame.segment_id, bucket=frame.bucket)
 
     async def _leave(self) -> None:
         """Leave, if there is something to leave and it is this socket's; then close."""
