@@ -1,0 +1,76 @@
+"""Consumers whose subscription is moved or deleted under them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from launch.process import ManagedProcess
+from scalable.client import Admin
+from scalable.domain.errors import SubscriptionNotFound
+from tests.client.test_consumer import fill, member, read
+from tests.processes import LiveNode
+
+LIMIT_SECONDS = 60
+
+
+async def until_backlog(admin: Admin, topic: str, messages: int) -> None:
+    """Wait until so many messages are left."""
+    async with asyncio.timeout(LIMIT_SECONDS):
+        while True:
+            told = await asyncio.to_thread(admin.subscription, topic, "group")
+            if told["msgBacklog"] == messages:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_a_seek_back_gives_everything_again_to_those_who_are_there(
+    live_node: LiveNode, topic: str, admin: Admin, reshaping: ManagedProcess
+) -> None:
+    await fill(live_node, topic, 0, 50)
+    await asyncio.to_thread(admin.split, topic, 0)
+    await fill(live_node, topic, 50, 80)
+    async with member(live_node, topic, "a") as consumer:
+        first = await read(consumer, 80)
+        await until_backlog(admin, topic, 0)
+        told = await asyncio.to_thread(admin.assignments, topic, "group")
+        (one,) = told["consumers"]
+        assert (one["consumerName"], one["session"], one["standby"]) == ("a", "CONNECTED", False)
+        await asyncio.to_thread(admin.seek, topic, "group", 0)
+        again = await read(consumer, 80)
+        await until_backlog(admin, topic, 0)
+    assert Counter(each.value for each in again) == Counter(each.value for each in first)
+    of_key = [int(each.value) for each in again if each.key == "key-3"]
+    assert of_key == sorted(of_key)
+
+
+async def test_a_seek_forward_leaves_out_what_was_not_received(
+    live_node: LiveNode, topic: str, admin: Admin
+) -> None:
+    await fill(live_node, topic, 0, 10)
+    async with member(live_node, topic, "a") as consumer:
+        (message,) = await read(consumer, 1, acknowledge=False)
+        await asyncio.to_thread(admin.clear_backlog, topic, "group")
+        consumer.acknowledge(message)  # of before: it must not move the new position back or fail
+        await fill(live_node, topic, 10, 12)
+        async with asyncio.timeout(LIMIT_SECONDS):
+            seen = 0
+            while seen < 2:
+                message = await consumer.receive(timeout_seconds=20)
+                seen += int(message.value) >= 10
+                consumer.acknowledge(message)
+        await until_backlog(admin, topic, 0)
+
+
+async def test_a_deleted_subscription_ends_its_consumers(
+    live_node: LiveNode, topic: str, admin: Admin
+) -> None:
+    await fill(live_node, topic, 0, 5)
+    async with member(live_node, topic, "a") as consumer:
+        await read(consumer, 5)
+        await asyncio.to_thread(admin.delete_subscription, topic, "group")
+        with pytest.raises(SubscriptionNotFound):
+            await consumer.receive(timeout_seconds=LIMIT_SECONDS)
+    assert await asyncio.to_thread(admin.subscriptions, topic) == []
