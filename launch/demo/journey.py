@@ -24,6 +24,8 @@ LONGEST_CATCH_UP_SECONDS = 0.2
 PIPELINE_SECONDS = 180.0
 MERGE_SECONDS = 90.0
 STALL_SECONDS = 60.0
+MAP_SECONDS = 24 * 3600
+"""How long segments stay on the map of the topic after they were sealed."""
 
 
 class Journey:
@@ -66,6 +68,7 @@ class Journey:
             self._admin.delete_topic(TOPIC, force=True)
         self._admin.create_topic(TOPIC, properties={"demo": "flights"})
         self._admin.set_policy(TOPIC, self.plan.policy)
+        self._admin.set_lifetimes(TOPIC, retention_seconds=MAP_SECONDS)
         self._admin.create_subscription(TOPIC, SUBSCRIPTION)
 
     async def _travel(self, flights: Iterator[Flight]) -> None:

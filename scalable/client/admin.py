@@ -16,6 +16,7 @@ from scalable.domain.errors import OperationWaitLimit
 from scalable.domain.names import TopicName
 
 LOAD_ROOT = "/admin/v2/scalable-load"
+NAMESPACE_ROOT = "/admin/v2/namespaces"
 _BATCH_HEAD = struct.Struct(">QI")
 
 
@@ -77,8 +78,51 @@ class Admin(SubscriptionAdmin):
         return names
 
     def delete_topic(self, topic: TopicName | str, *, force: bool = False) -> None:
-        """Delete a topic with its messages; raises TopicNotFound."""
+        """Delete a topic with its messages, once its splits and merges have ended, or at once if forced.
+
+        Raises TopicNotFound, and SegmentClaimed when the wait for them was too long.
+        """
         self._call("DELETE", _path(topic), params={"force": str(force).lower()})
+
+    # Namespaces, and how long things are kept
+
+    def create_namespace(self, namespace: str) -> None:
+        """Create `tenant/namespace`, unless it exists; raises InvalidName, NamespaceDeleting."""
+        self._call("PUT", _namespace_path(namespace))
+
+    def delete_namespace(self, namespace: str, *, force: bool = False) -> bool:
+        """Delete a namespace, with its topics if forced; False when the node goes on deleting many topics.
+
+        Raises NamespaceNotFound, NamespaceNotEmpty, NamespaceFixed.
+        """
+        params = {"force": str(force).lower()}
+        return self._call("DELETE", _namespace_path(namespace), params=params).status_code == 204
+
+    def set_namespace_lifetimes(
+        self,
+        namespace: str,
+        *,
+        retention_seconds: int | None = None,
+        session_grace_seconds: float | None = None,
+    ) -> None:
+        """Replace what a namespace sets for its topics; None is inherited. Raises NamespaceNotFound."""
+        body = _lifetimes(retention_seconds, session_grace_seconds)
+        self._call("POST", f"{_namespace_path(namespace)}/lifetimes", json=body)
+
+    def set_lifetimes(
+        self,
+        topic: TopicName | str,
+        *,
+        retention_seconds: int | None = None,
+        session_grace_seconds: float | None = None,
+    ) -> None:
+        """Replace how long a topic keeps messages (-1: for ever) and sessions; None is inherited."""
+        body = _lifetimes(retention_seconds, session_grace_seconds)
+        self._call("POST", _path(topic, "lifetimes"), json=body)
+
+    def lifetimes(self, topic: TopicName | str) -> Json:
+        """Give what a topic sets itself, and below `effective` what holds and whose setting it is."""
+        return self._object("GET", _path(topic, "lifetimes"))
 
     # Split, merge and their operations
 
@@ -216,6 +260,15 @@ class Admin(SubscriptionAdmin):
     def report_tiles(self, tiles: Sequence[Mapping[str, Any]]) -> None:
         """Write one-minute load tiles; a tile that is there is replaced."""
         self._call("POST", f"{LOAD_ROOT}/tiles", json={"tiles": [dict(tile) for tile in tiles]})
+
+
+def _namespace_path(namespace: str) -> str:
+    tenant, _, name = namespace.partition("/")
+    return f"{NAMESPACE_ROOT}/{_quoted(tenant, name)}"
+
+
+def _lifetimes(retention_seconds: int | None, session_grace_seconds: float | None) -> Json:
+    return {"retentionSeconds": retention_seconds, "sessionGraceSeconds": session_grace_seconds}
 
 
 def _split_batches(content: bytes) -> Iterator[tuple[int, bytes]]:

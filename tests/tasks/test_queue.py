@@ -42,7 +42,13 @@ def test_beat_asks_for_tasks_that_exist() -> None:
     app.loader.import_module(jobs.__name__)
     asked = {entry["task"] for entry in app.conf.beat_schedule.values()}
     assert asked < set(app.tasks)
-    assert asked == {"tasks.jobs.sweep_operations", "tasks.jobs.sweep_stores", "tasks.jobs.autoscale_tick"}
+    assert asked == {
+        f"tasks.jobs.{name}"
+        for name in (
+            *("sweep_operations", "sweep_stores", "sweep_retention"),
+            *("finish_namespace_deletions", "autoscale_tick"),
+        )
+    }
 
 
 def test_requests_are_driven_to_their_end_by_a_worker(celery_worker_process: ManagedProcess) -> None:
