@@ -144,8 +144,13 @@ def reading_right(
 def lost_segments(
     *, subscription: SubscriptionView, consumer: str, generations: Mapping[BucketKey, int]
 ) -> dict[BucketKey, GenerationSuperseded | SegmentNotOwned]:
-    """Of the segments or buckets that a consumer reads, those no longer its own, each with the reason."""
+    """Of the segments or buckets that a consumer reads, those no longer its own, each with the reason.
+
+    Raises SubscriptionNotFound for one that was deleted; the end of its topic is told otherwise.
+    """
     owned = store.ownerships(subscription.subscription_id).owned
+    if not owned:
+        _require_existing(subscription)
     lost: dict[BucketKey, GenerationSuperseded | SegmentNotOwned] = {}
     for key, generation in generations.items():
         current, segment_id = owned.get(key), key.segment_id
@@ -156,6 +161,13 @@ def lost_segments(
                 segment_id=segment_id, generation=generation, current_generation=current.generation
             )
     return lost
+
+
+def _require_existing(subscription: SubscriptionView) -> None:
+    found = store.find(subscription.incarnation, subscription.name)
+    deleted = found is None or found.subscription_id != subscription.subscription_id
+    if deleted and topics.find_name(subscription.incarnation) is not None:
+        raise SubscriptionNotFound(subscription=subscription.name)
 
 
 def _create(

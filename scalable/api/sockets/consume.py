@@ -169,9 +169,9 @@ class ConsumeSocket(FollowingSocket):
                 await asyncio.sleep(COALESCING_SECONDS)
 
     async def _drop_lost_segments(self) -> None:
-        """Stop delivering what another consumer owns by now."""
+        """Stop delivering what another consumer owns by now; raises SubscriptionNotFound."""
         readers = dict(self._readers)
-        if not readers or self._context is None:
+        if self._context is None:
             return
         lost = await node.call(
             subscriptions.lost_segments,
