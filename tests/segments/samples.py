@@ -46,11 +46,16 @@ def keys_within(hash_range: HashRange, number: int) -> tuple[str, ...]:
     return tuple(islice(fitting, number))
 
 
-def batch(first: int, behind: int, *, within: HashRange = FULL_RANGE) -> bytes:
+def batch(first: int, behind: int, *, within: HashRange = FULL_RANGE, deliver_at_ms: int = 0) -> bytes:
     """Encode the records with the sequences `first` to `behind - 1`, over keys in both halves of a range."""
     keys = [key for half in within.midpoint_split() for key in keys_within(half, 2)]
     records = [Record(keys[sequence % 4], b"%d" % sequence, sequence) for sequence in range(first, behind)]
-    return encode_batch(records, published_at_ms=0)
+    return encode_batch(records, published_at_ms=0, deliver_at_ms=deliver_at_ms)
+
+
+def delayed(first: int, behind: int) -> bytes:
+    """Encode records that are due in some hundred years."""
+    return batch(first, behind, deliver_at_ms=10**13)
 
 
 def unnumbered(number: int) -> bytes:

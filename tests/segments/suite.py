@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from scalable.segments.port import SegmentPort
 from tests.segments.lineage import check_history
+from tests.segments.promises_of_claims import ClaimSuite
 from tests.segments.promises_of_cursors import CursorSuite
 from tests.segments.promises_of_duplicates import DuplicateSuite
 from tests.segments.promises_of_messages import AppendSuite
@@ -25,5 +26,5 @@ class LineageSuite:
         history()
 
 
-class SegmentSuite(StoreSuite, AppendSuite, DuplicateSuite, CursorSuite, LineageSuite):
+class SegmentSuite(StoreSuite, AppendSuite, DuplicateSuite, CursorSuite, ClaimSuite, LineageSuite):
     """All promises; an adapter's test class inherits it and gives the fixture `port`."""

@@ -9,6 +9,7 @@ from tests.segments.suite import SegmentSuite
 
 class TestMemory(SegmentSuite):
     histories = 250
+    claim_histories = 400
 
     @pytest.fixture
     def port(self, memory_port: MemorySegments) -> SegmentPort:
