@@ -1,8 +1,10 @@
 """Messages in and out of segments, on behalf of sockets and REST."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from scalable import announce
 from scalable.domain.errors import (
@@ -11,17 +13,20 @@ from scalable.domain.errors import (
     SegmentStoreMissing,
     SegmentTerminated,
     TopicDeleted,
+    TopicNotFound,
 )
 from scalable.domain.names import TopicName
 from scalable.domain.segment import Segment
 from scalable.segments.port import AppendResult, CursorState, ReadResult, SegmentKey, SegmentStats
 from scalable.segments.registry import segment_port
 from scalable.services.settling import find_cursor_of, settle_drained
+from scalable.services.topics import heal_topic
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
 
 NO_SEQUENCE = -1
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,9 @@ def append(
     Raises SegmentTerminated (with the epoch that has the children), SegmentNotFound, SegmentStoreMissing,
     TopicDeleted, BatchInvalid, BatchPartlyDuplicate.
     """
+    key = SegmentKey(incarnation, segment_id)
     try:
-        results = segment_port().append(SegmentKey(incarnation, segment_id), batches, producer=producer)
+        results = _on_a_store(key, lambda: segment_port().append(key, batches, producer=producer))
     except SegmentTerminated as error:
         raise _terminated(incarnation, segment_id) from error
     except SegmentStoreMissing as error:
@@ -142,7 +148,8 @@ def producer_state(*, name: TopicName, producer: str | None) -> ProducerState:
     marks = [
         mark.last_sequence
         for segment in topic.layout.active
-        for mark in port.producer_marks(SegmentKey(topic.incarnation, segment.segment_id), producer=producer)
+        for key in [SegmentKey(topic.incarnation, segment.segment_id)]
+        for mark in _on_a_store(key, partial(port.producer_marks, key, producer=producer))
     ]
     return ProducerState(topic.incarnation, max(marks, default=NO_SEQUENCE))
 
@@ -178,6 +185,19 @@ def _terminated(incarnation: int, segment_id: int) -> SegmentTerminated:
     # A store outside the metadata database is terminated before the layout that has its children commits.
     epoch = known.topic_epoch + 1 if known.segment.is_active else known.segment.sealed_epoch
     return SegmentTerminated(segment_id=segment_id, epoch=epoch)
+
+
+def _on_a_store(key: SegmentKey, act: Callable[[], Result]) -> Result:
+    """Do something on a store; one that a half-made topic lacks is made first. Raises what `act` raises."""
+    try:
+        return act()
+    except SegmentStoreMissing:
+        known = store.find_segment(key.incarnation, key.segment_id)
+        if known is None or not known.segment.is_active:  # the messages of a sealed one are gone
+            raise
+        with suppress(TopicNotFound):
+            heal_topic(incarnation=key.incarnation)
+        return act()
 
 
 def _missing(name: TopicName, incarnation: int, segment_id: int) -> ScalableError:

@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import SegmentClaimed
+from scalable.domain.errors import SegmentClaimed, TopicExists
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.names import TopicName
 from scalable.domain.policy import EffectivePolicy, parse_override, resolve, validate
@@ -25,6 +25,7 @@ __all__ = [
     "create_topic",
     "delete_topic",
     "effective_policy",
+    "ensure_topic",
     "get_auto_scale_policy",
     "get_topic",
     "heal_topic",
@@ -61,6 +62,17 @@ def create_topic(
     if not port.transactional:
         _create_stores(topic, layout.active)
     return topic
+
+
+def ensure_topic(*, name: TopicName, actor: str) -> int:
+    """Make a topic with one segment unless it exists, and give its incarnation.
+
+    Raises TopicNotFound when it is gone again; NamespaceNotFound, NamespaceDeleting.
+    """
+    try:
+        return create_topic(name=name, actor=actor).incarnation
+    except TopicExists:
+        return store.read(name).incarnation
 
 
 def heal_topic(*, incarnation: int) -> tuple[int, ...]:

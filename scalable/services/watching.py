@@ -15,13 +15,16 @@ from scalable.domain.names import TopicName
 from scalable.domain.policy import resolve
 from scalable.domain.segment import Segment
 from scalable.services import loads
+from scalable.services.topics import ensure_topic
 from scalable.store import decisions, operations
 from scalable.store import watching as store
 from scalable.store.clock import milliseconds
 from scalable.store.operations import OperationView
+from scalable.store.sampling import UNSAMPLED_TENANT
 from scalable.store.watching import TopicHead
 from scalable.wire.frames import Delta, SegmentFrame, Snapshot, TopicDetail
 
+LOOK_UP = "look-up"
 RECENT_OPERATIONS = 20
 CHILDREN_SHOWN = 64
 
@@ -52,11 +55,13 @@ class Topology:
 
 
 def find_incarnation(*, name: TopicName) -> int:
-    """The present life of a topic's name; raises TopicNotFound."""
+    """The present life of a topic's name, begun here if topics are made on demand; raises TopicNotFound."""
     incarnation = store.incarnation_of(name)
-    if incarnation is None:
-        raise TopicNotFound(topic=str(name))
-    return incarnation
+    if incarnation is not None:
+        return incarnation
+    if settings.SCALABLE_AUTO_CREATE_TOPICS and name.tenant != UNSAMPLED_TENANT:
+        return ensure_topic(name=name, actor=LOOK_UP)
+    raise TopicNotFound(topic=str(name))
 
 
 def topology(*, incarnation: int, detail: bool = False, known: Topology | None = None) -> Topology | None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.apps import apps
 from django.db import connection, models
-from pytest_django import DjangoAssertNumQueries
+from pytest_django import DjangoAssertNumQueries, Settings
 
 from scalable.domain.errors import (
     InvalidInitialSegments,
@@ -27,7 +27,8 @@ from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.memory import MemorySegments
 from scalable.segments.port import Fence, SegmentKey
 from scalable.segments.registry import segment_port, use_port
-from scalable.services import sweeping, topics
+from scalable.services import messages, sweeping, topics, watching
+from scalable.wire.batch import Record, encode_batch
 from tests.topology import (
     ACTOR,
     append_everywhere,
@@ -285,3 +286,50 @@ def test_of_twenty_who_create_the_same_topic_one_does() -> None:
     assert sorted(outcomes)[1:] == ["exists"] * 19
     topic = topics.get_topic(name=topic_name("raced"))
     assert (store_ids(topic), read_all(topic)) == ({0, 1, 2}, [])
+
+
+def test_a_half_created_topic_is_healed_by_its_first_producer() -> None:
+    port = FailingSegments(allowed=1)
+    with use_port(port):
+        with pytest.raises(BrokenDisk):
+            make_topic("half", segments=3)
+        topic = topics.get_topic(name=topic_name("half"))
+        port.allowed = 100
+        assert messages.producer_state(name=topic.name, producer="p").last_sequence == -1
+        assert store_ids(topic) == {0, 1, 2}
+        port.delete(SegmentKey(topic.incarnation, 1))
+        batch = encode_batch([Record(None, b"healed", 0, 0)], published_at_ms=0)
+        messages.append(
+            name=topic.name, incarnation=topic.incarnation, segment_id=1, batches=[batch], producer=None
+        )
+        assert read_all(topic) == ["healed"]
+
+
+def test_topics_are_made_on_demand_where_that_is_wanted(settings: Settings) -> None:
+    name = topic_name("wanted")
+    with pytest.raises(TopicNotFound):
+        watching.find_incarnation(name=name)
+    settings.SCALABLE_AUTO_CREATE_TOPICS = True
+    incarnation = watching.find_incarnation(name=name)
+    topic = topics.get_topic(name=name)
+    assert (topic.incarnation, store_ids(topic)) == (incarnation, {0})
+    with pytest.raises(TopicNotFound):
+        watching.find_incarnation(name=TopicName("system", "load", "more"))
+    with pytest.raises(NamespaceNotFound):
+        watching.find_incarnation(name=TopicName("no", "where", "wanted"))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_twenty_first_look_ups_all_find_one_topic(settings: Settings) -> None:
+    settings.SCALABLE_AUTO_CREATE_TOPICS = True
+
+    def look_up(_: int) -> int:
+        try:
+            return watching.find_incarnation(name=topic_name("raced"))
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(20) as pool:
+        (incarnation,) = set(pool.map(look_up, range(20)))
+    topic = topics.get_topic(name=topic_name("raced"))
+    assert (topic.incarnation, topic.epoch, store_ids(topic)) == (incarnation, 0, {0})
