@@ -5,6 +5,7 @@ from scalable.client.batches import BatchLimits, MessageId
 from scalable.client.connection import ConnectionLost, Endpoint
 from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Message
+from scalable.client.key_shared_consumer import KeySharedConsumer
 from scalable.client.producer import Producer
 from scalable.client.queue_consumer import NegativeAckBackoff, QueueConsumer
 from scalable.client.queue_inbox import QueueMessage
@@ -17,6 +18,7 @@ __all__ = [
     "BatchPage",
     "ConnectionLost",
     "Endpoint",
+    "KeySharedConsumer",
     "Message",
     "MessageId",
     "NegativeAckBackoff",

@@ -18,17 +18,19 @@ from scalable.client.connection import (
 from scalable.client.inbox import Inbox, OwnedSegment
 from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned
 from scalable.domain.names import TopicName
+from scalable.domain.subscriptions import BucketKey
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
-    Ack,
     Acked,
     Attach,
     Delivery,
     Detach,
     Detached,
+    EndOfSegment,
     ErrorFrame,
     Flow,
     Hello,
+    Skipped,
 )
 
 ACK_DELAY_SECONDS = 0.005
@@ -96,52 +98,66 @@ class ConsumeLink:
             await asyncio.sleep(ACK_DELAY_SECONDS)
 
     async def _attend(self, connection: Connection, held: OwnedSegment) -> None:
-        if held.acknowledged > held.sent:
-            held.sent = held.acknowledged
-            ack = Ack(segment_id=held.segment_id, generation=held.generation, position=held.sent)
+        while (ack := held.next_ack()) is not None:
             await connection.send(ack)
+        segment_id, bucket = held.key
         if held.releasing and held.attached and not held.detaching:
             held.detaching = True
-            await connection.send(Detach(segment_id=held.segment_id))
+            await connection.send(Detach(segment_id=segment_id, bucket=bucket))
         elif not (held.releasing or held.attached or held.refused):
             await self._attach(connection, held)
         elif held.attached and held.owed_permits * 2 >= self._prefetch:
             permits, held.owed_permits = held.owed_permits, 0
-            await connection.send(Flow(segment_id=held.segment_id, permits=permits))
+            await connection.send(Flow(segment_id=segment_id, permits=permits, bucket=bucket))
 
     async def _attach(self, connection: Connection, held: OwnedSegment) -> None:
         held.attached = True
         held.owed_permits = 0
         permits = max(1, self._prefetch - len(held.waiting))
-        await connection.send(Attach(segment_id=held.segment_id, generation=held.generation, permits=permits))
+        segment_id, bucket = held.key
+        await connection.send(
+            Attach(segment_id=segment_id, generation=held.generation, permits=permits, bucket=bucket)
+        )
 
     async def _receive(self, connection: Connection) -> None:
         while True:
             frame = await connection.receive()
             if isinstance(frame, Delivery):
                 self._inbox.deliver(frame)
-            elif isinstance(frame, Acked):
-                self._inbox.on_acked(frame.segment_id, frame.position)
-            elif isinstance(frame, Detached):
-                self._on_detached(frame.segment_id)
             elif isinstance(frame, ErrorFrame):
                 self._on_error(frame)
+            elif isinstance(frame, Acked | Detached | Skipped | EndOfSegment):
+                self._on_progress(frame)
             self._changed()
 
-    def _on_detached(self, segment_id: int) -> None:
-        held = self._inbox.owned.get(segment_id)
-        if held is not None:
-            held.attached = held.detaching = False
-            self.wake()
+    def _on_progress(self, frame: Acked | Detached | Skipped | EndOfSegment) -> None:
+        held = self._inbox.owned.get(BucketKey(frame.segment_id, frame.bucket))
+        if held is None:
+            return
+        match frame:
+            case Acked():
+                held.on_acked(frame)
+            case Detached():
+                held.attached = held.detaching = False
+                self.wake()
+            case Skipped():
+                self._skip(held, frame.position)
+            case EndOfSegment():
+                self._skip(held, frame.end_offset)
+
+    def _skip(self, held: OwnedSegment, position: int) -> None:
+        held.skip_to(position)
+        self.wake()
 
     def _on_error(self, frame: ErrorFrame) -> None:
         error = error_of(frame)
-        held = None if frame.segment_id is None else self._inbox.owned.get(frame.segment_id)
+        key = None if frame.segment_id is None else BucketKey(frame.segment_id, frame.bucket)
+        held = None if key is None else self._inbox.owned.get(key)
         if held is None:
             logger.warning("consumer %s: %s", self._consumer, error)
         elif isinstance(error, GenerationSuperseded) and error.generation >= held.generation:
             # The assignment that says so is on its way; nothing that waits may be handed out any more.
-            self._inbox.forget(held.segment_id)
+            self._inbox.forget(held.key)
         elif isinstance(error, SegmentNotOwned):
             held.attached, held.refused = False, True
         else:

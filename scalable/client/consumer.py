@@ -2,48 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
-from collections.abc import AsyncIterator, Mapping
-from types import TracebackType
-from typing import Literal
+from collections.abc import Mapping
 
-from scalable.client.connection import (
-    Backoff,
-    Connection,
-    ConnectionLost,
-    Endpoint,
-    Urls,
-    error_of,
-    first_to_end,
-    keep_running,
-    logger,
-    open_connection,
-)
-from scalable.client.consume_link import ConsumeLink
-from scalable.client.inbox import Inbox, Message
-from scalable.domain.errors import NotLeader, TopicDeleted, TopicNotFound
+from scalable.client.connection import Connection, Urls
+from scalable.client.inbox import Message
+from scalable.client.member import DEFAULT_PREFETCH_MESSAGES, Member
+from scalable.client.starts import Start, registration
 from scalable.domain.names import TopicName
-from scalable.wire.frames import (
-    PROTOCOL_VERSION,
-    Assignment,
-    ErrorFrame,
-    Hello,
-    Leave,
-    Register,
-    Released,
-)
-
-DEFAULT_PREFETCH_MESSAGES = 1_000
+from scalable.wire.frames import Register, Released
 
 
-class StreamConsumer:
+class StreamConsumer(Member):
     """One member of a STREAM subscription; use it as `async with StreamConsumer(...) as consumer`.
 
     Messages of a key come in order, each to one member; after a split or merge the children's messages come
     when all of the parents' are acknowledged. A member that comes back under its `name` within the grace
     period gets its segments back. Delivery is at least once: what was not acknowledged comes again, to this
-    member or another. `prefetch_messages` bounds, per segment, what waits in memory.
+    member or another. `initial_position` is where a subscription begins that this member makes: `earliest`,
+    `latest`, a time (a `datetime`, or milliseconds since 1970) or a `Checkpoint`. `prefetch_messages` bounds,
+    per segment, what waits in memory.
     """
 
     def __init__(
@@ -54,106 +31,11 @@ class StreamConsumer:
         token: str,
         *,
         name: str | None = None,
-        initial_position: Literal["earliest", "latest"] = "earliest",
+        initial_position: Start = "earliest",
         prefetch_messages: int = DEFAULT_PREFETCH_MESSAGES,
     ) -> None:
-        self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
-        self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
-        self.subscription = subscription
-        self._endpoint = Endpoint(url, token)
-        self._leader_url: str | None = None
-        self._initial_position = initial_position
-        self._prefetch = prefetch_messages
-        self._inbox = Inbox(self.topic)
-        self._links: dict[str, tuple[ConsumeLink, asyncio.Task[None]]] = {}
-        self._backoff = Backoff()
-        self._task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
-        self._incarnation: int | None = None
-        self._failure: BaseException | None = None
-        self._leaving = self._said_goodbye = False
-
-    # Life
-
-    async def start(self, timeout_seconds: float = 30.0) -> None:
-        """Register and wait for the first assignment.
-
-        Raises TopicNotFound, SubscriptionTypeMismatch, Unauthenticated, Forbidden, ConnectionLost,
-        TimeoutError.
-        """
-        self._task = asyncio.create_task(self._control(), name=f"consumer {self.name}")
-        try:
-            async with self._backoff.within(timeout_seconds):
-                await self._wait_until_assigned()
-        except BaseException:
-            await self._stop()
-            raise
-
-    async def _wait_until_assigned(self) -> None:
-        while self._incarnation is None:
-            self._raise_failure()
-            await self._changed.wait()
-
-    async def __aenter__(self) -> StreamConsumer:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self, timeout_seconds: float = 10.0) -> None:
-        """Make acknowledgements durable and leave the subscription, so that others take over at once."""
-        try:
-            if self._failure is None and self._task is not None:
-                async with asyncio.timeout(timeout_seconds):
-                    await self.flush()
-                    self._leaving = True
-                    self._pulse()
-                    await asyncio.wait([self._task])
-        except (TimeoutError, ConnectionLost) as error:
-            logger.info("consumer %s left without goodbye: %s", self.name, error)
-        finally:
-            await self._stop()
-
-    async def _stop(self) -> None:
-        self._leaving = True
-        tasks = [task for _, task in self._links.values()] + ([self._task] if self._task else [])
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._fail(ConnectionLost(1000, "the consumer was closed"))
-
-    # Messages
-
-    async def receive(self, timeout_seconds: float | None = None) -> Message:
-        """Wait for the next message; raises TimeoutError, and what ended the consumer, as TopicDeleted."""
-        message = self._next_message()
-        if message is not None:
-            return message
-        async with asyncio.timeout(timeout_seconds):
-            while (message := self._next_message()) is None:
-                self._raise_failure()
-                await self._changed.wait()
-        return message
-
-    def _next_message(self) -> Message | None:
-        message = None if self._leaving else self._inbox.next_message()
-        if message is not None:
-            self._wake_links()
-        return message
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self._messages()
-
-    async def _messages(self) -> AsyncIterator[Message]:
-        while not self._leaving:
-            try:
-                yield await self.receive()
-            except ConnectionLost:
-                if not self._leaving:
-                    raise
+        super().__init__(url, topic, subscription, token, name=name, prefetch_messages=prefetch_messages)
+        self._register = registration(initial_position)
 
     def acknowledge(self, message: Message) -> bool:
         """Acknowledge a message and all before it in its segment; it becomes durable within milliseconds.
@@ -186,115 +68,13 @@ class StreamConsumer:
             self._raise_failure()
             await self._changed.wait()
 
-    @property
-    def owned_segments(self) -> tuple[int, ...]:
-        """Give the ids of the segments that this consumer owns now."""
-        return tuple(self._inbox.owned)
+    def _registration(self) -> Register:
+        return self._register
 
-    @property
-    def standby(self) -> bool:
-        """Tell whether there are more members than segments, and this one waits."""
-        return self._inbox.standby
+    async def _finish(self) -> None:
+        await self.flush()
 
-    # The controller session
-
-    async def _control(self) -> None:
-        try:
-            await keep_running(self._session, backoff=self._backoff, what=f"consumer {self.name}")
-        except TopicNotFound as error:
-            known = self._incarnation is not None
-            self._fail(TopicDeleted(topic=str(self.topic)) if known else error)
-        except Exception as error:
-            self._fail(error)
-
-    async def _session(self) -> None:
-        hello = Hello(protocol=PROTOCOL_VERSION, client="python", consumer=self.name)
-        endpoint, self._leader_url = self._endpoint.at(self._leader_url), None
-        try:
-            connection = await open_connection(
-                endpoint, "controller", self.topic, self.subscription, hello=hello
-            )
-        except NotLeader as elsewhere:
-            self._leader_url = elsewhere.url
-            raise
-        try:
-            await connection.send(Register(initial_position=self._initial_position))
-            await first_to_end(self._take_assignments(connection), self._release_segments(connection))
-        except NotLeader as elsewhere:
-            self._leader_url = elsewhere.url
-            raise
-        except ConnectionLost:
-            if not self._said_goodbye:
-                raise
-        finally:
-            await connection.close()
-
-    async def _take_assignments(self, connection: Connection) -> None:
-        while True:
-            frame = await connection.receive()
-            if isinstance(frame, Assignment):
-                self._backoff.reset()
-                self._adopt(frame)
-            elif isinstance(frame, ErrorFrame):
-                logger.warning("consumer %s: %s", self.name, error_of(frame))
-
-    def _adopt(self, assignment: Assignment) -> None:
-        if self._incarnation is not None and assignment.incarnation != self._incarnation:
-            raise TopicDeleted(topic=str(self.topic))
-        self._incarnation = assignment.incarnation
-        if self._inbox.apply(assignment):
-            for segment in assignment.segments:
-                self._link_to(segment.url.rstrip("/"))
-            self._wake_links()
-        self._pulse()
-
-    async def _release_segments(self, connection: Connection) -> None:
-        """Tell the controller of segments that are done with, and at the end that this member leaves."""
-        while not self._leaving:
-            changed = self._changed
-            for held in [held for held in self._inbox.owned.values() if held.may_be_released]:
-                self._inbox.forget(held.segment_id)
-                released = Released(segment_id=held.segment_id, generation=held.generation)
-                await connection.send(released)
-            await changed.wait()
-        await connection.send(Leave())
-        self._said_goodbye = True
-        # The server closes once the leave is a fact; to close first could end the session before it is.
-        await asyncio.Event().wait()
-
-    def _link_to(self, url: str) -> None:
-        if url in self._links:
-            return
-        link = ConsumeLink(
-            self._endpoint.at(url),
-            self.topic,
-            self.subscription,
-            consumer=self.name,
-            inbox=self._inbox,
-            prefetch=self._prefetch,
-            changed=self._pulse,
-        )
-        self._links[url] = link, asyncio.create_task(self._serve(link), name=f"{self.name} at {url}")
-
-    async def _serve(self, link: ConsumeLink) -> None:
-        try:
-            await link.run()
-        except Exception as error:
-            self._fail(error)
-
-    def _wake_links(self) -> None:
-        for link, _ in self._links.values():
-            link.wake()
-
-    def _pulse(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def _fail(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
-        self._pulse()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
+    async def _give_up_segments(self, connection: Connection) -> None:
+        for held in [held for held in self._inbox.owned.values() if held.may_be_released]:
+            self._inbox.forget(held.key)
+            await connection.send(Released(segment_id=held.segment_id, generation=held.generation))

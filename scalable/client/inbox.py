@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from scalable.client.batches import MessageId
 from scalable.domain.names import TopicName
-from scalable.wire.batch import decode_batch, decode_header
-from scalable.wire.frames import AssignedSegment, Assignment, Delivery
+from scalable.domain.subscriptions import BucketKey
+from scalable.wire.batch import Record, decode_batch, decode_header
+from scalable.wire.frames import Ack, Acked, AssignedSegment, Assignment, Delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +27,12 @@ class Message:
     properties: Mapping[str, str]
     generation: int
     """Which ownership of the segment delivered it; an acknowledgement counts for this one alone."""
+    bucket: int = 0
+    """The entry bucket that delivered it on a key-shared subscription."""
 
 
 class OwnedSegment:
-    """One segment while this consumer owns it.
+    """One segment, or entry bucket (`bucket_inbox`), while this consumer owns it.
 
     Positions name the first offset that is not yet received, handed out, acknowledged by the application,
     sent to the server, or durable there.
@@ -42,6 +46,11 @@ class OwnedSegment:
         self.attached = self.detaching = self.refused = False
         self.releasing = False
         self.owed_permits = 0
+
+    @property
+    def key(self) -> BucketKey:
+        """Tell this apart from all others that the consumer owns."""
+        return BucketKey(self.assigned.segment_id, self.assigned.bucket)
 
     @property
     def segment_id(self) -> int:
@@ -58,6 +67,53 @@ class OwnedSegment:
         """Tell whether all that the application got is durably acknowledged and nothing more can come."""
         return self.releasing and not self.attached and self.durable >= self.handed_out
 
+    @property
+    def unacknowledged(self) -> bool:
+        """Tell whether there are acknowledgements of the application that are not durable yet."""
+        return self.durable < self.acknowledged
+
+    def deliver(self, delivery: Delivery, topic: TopicName) -> None:
+        """Queue what was not received before."""
+        header = decode_header(delivery.batch)
+        start = max(delivery.first_offset, self.received)
+        end = delivery.base_offset + header.count
+        # What comes while detaching has a gap before it, if the release that asked for it was called off.
+        kept = 0 if self.releasing or self.detaching else max(0, end - start)
+        # Permits are given back for what is not kept too, else the flow would dry up.
+        self.owed_permits += max(0, end - max(delivery.first_offset, delivery.base_offset)) - kept
+        if kept:
+            first = start - delivery.base_offset
+            records = islice(enumerate(decode_batch(delivery.batch)), first, None)
+            self.waiting.extend(messages_of(delivery, topic, header.published_at_ms, records))
+            self.received = end
+
+    def hand_out(self) -> Message | None:
+        """Give the next message that waits."""
+        if not self.waiting:
+            return None
+        message = self.waiting.popleft()
+        self.handed_out = message.message_id.offset + 1
+        self.owed_permits += 1
+        return message
+
+    def skip_to(self, position: int) -> None:
+        """Note that nothing else is there below a position; a whole segment has no gaps."""
+
+    def acknowledge(self, position: int) -> None:
+        """Note that the application is done with everything below the position."""
+        self.acknowledged = max(self.acknowledged, min(position, self.handed_out))
+
+    def next_ack(self) -> Ack | None:
+        """Give the acknowledgement to send now, if there is one."""
+        if self.acknowledged <= self.sent:
+            return None
+        self.sent = self.acknowledged
+        return Ack(segment_id=self.segment_id, generation=self.generation, position=self.sent)
+
+    def on_acked(self, acked: Acked) -> None:
+        """Note how far the server's cursor stands durably."""
+        self.durable = max(self.durable, acked.position)
+
     def release(self) -> None:
         """Begin to give the segment up: what the application did not get goes to the next owner."""
         self.releasing = True
@@ -72,14 +128,34 @@ class OwnedSegment:
         self.sent = self.durable
 
 
-class Inbox:
-    """The segments of one consumer, and the messages that wait for the application."""
+def messages_of(
+    delivery: Delivery, topic: TopicName, published_at_ms: int, records: Iterable[tuple[int, Record]]
+) -> list[Message]:
+    """Make messages of (position in the batch, record)."""
+    return [
+        Message(
+            topic=topic,
+            key=record.key,
+            value=record.value,
+            message_id=MessageId(delivery.segment_id, delivery.base_offset + index, index),
+            published_at_ms=published_at_ms,
+            event_time_ms=record.event_time_ms,
+            properties=record.properties,
+            generation=delivery.generation,
+            bucket=delivery.bucket,
+        )
+        for index, record in records
+    ]
 
-    def __init__(self, topic: TopicName) -> None:
-        self._topic = topic
+
+class Inbox:
+    """What one consumer owns, by segment and bucket, and the messages that wait for the application."""
+
+    def __init__(self, topic: TopicName, owning: type[OwnedSegment] = OwnedSegment) -> None:
+        self._topic, self._owning = topic, owning
         self._order: tuple[int, int, int] = (-1, -1, -1)
-        self._turns: deque[int] = deque()
-        self.owned: dict[int, OwnedSegment] = {}
+        self._turns: deque[BucketKey] = deque()
+        self.owned: dict[BucketKey, OwnedSegment] = {}
         self.standby = False
 
     def apply(self, assignment: Assignment) -> bool:
@@ -88,23 +164,23 @@ class Inbox:
         if order < self._order:
             return False
         self._order, self.standby = order, assignment.standby
-        named = {segment.segment_id: segment for segment in assignment.segments}
-        releasing = [segment_id for segment_id, _ in assignment.releasing]
-        for segment_id in [key for key in self.owned if key not in named and key not in releasing]:
-            self.forget(segment_id)
-        for segment in named.values():
+        named = {BucketKey(segment.segment_id, segment.bucket) for segment in assignment.segments}
+        releasing = {BucketKey(*key) for key in assignment.releasing}
+        for key in self.owned.keys() - named - releasing:
+            self.forget(key)
+        for segment in assignment.segments:
             self._own(segment)
-        for segment_id in releasing:
-            if segment_id in self.owned:
-                self.owned[segment_id].release()
+        for key in releasing & self.owned.keys():
+            self.owned[key].release()
         return True
 
     def _own(self, segment: AssignedSegment) -> None:
-        held = self.owned.get(segment.segment_id)
+        key = BucketKey(segment.segment_id, segment.bucket)
+        held = self.owned.get(key)
         if held is None or held.generation != segment.generation:
-            self.forget(segment.segment_id)
-            self.owned[segment.segment_id] = OwnedSegment(segment)
-            self._turns.append(segment.segment_id)
+            self.forget(key)
+            self.owned[key] = self._owning(segment)
+            self._turns.append(key)
         else:
             if held.assigned.url != segment.url:
                 held.lose_connection()
@@ -112,55 +188,25 @@ class Inbox:
             # A hand-over that was called off: deliveries go on.
             held.releasing = held.refused = False
 
-    def forget(self, segment_id: int) -> None:
-        """Drop a segment that has another owner, with what waits of it."""
-        if self.owned.pop(segment_id, None) is not None:
-            self._turns.remove(segment_id)
+    def forget(self, key: BucketKey) -> None:
+        """Drop what has another owner, with what waits of it."""
+        if self.owned.pop(key, None) is not None:
+            self._turns.remove(key)
 
     # Messages
 
     def deliver(self, delivery: Delivery) -> None:
         """Queue what was not received before; deliveries of a former ownership are dropped."""
-        held = self.owned.get(delivery.segment_id)
-        if held is None or held.generation != delivery.generation:
-            return
-        count = decode_header(delivery.batch).count
-        start = max(delivery.first_offset, held.received)
-        end = delivery.base_offset + count
-        # What comes while detaching has a gap before it, if the release that asked for it was called off.
-        kept = 0 if held.releasing or held.detaching else max(0, end - start)
-        # Permits are given back for what is not kept too, else the flow would dry up.
-        held.owed_permits += max(0, end - max(delivery.first_offset, delivery.base_offset)) - kept
-        if kept:
-            held.waiting.extend(self._messages(delivery, start - delivery.base_offset))
-            held.received = end
-
-    def _messages(self, delivery: Delivery, first_index: int) -> list[Message]:
-        published_at_ms = decode_header(delivery.batch).published_at_ms
-        return [
-            Message(
-                topic=self._topic,
-                key=record.key,
-                value=record.value,
-                message_id=MessageId(delivery.segment_id, delivery.base_offset + index, index),
-                published_at_ms=published_at_ms,
-                event_time_ms=record.event_time_ms,
-                properties=record.properties,
-                generation=delivery.generation,
-            )
-            for index, record in enumerate(decode_batch(delivery.batch))
-            if index >= first_index
-        ]
+        held = self.owned.get(BucketKey(delivery.segment_id, delivery.bucket))
+        if held is not None and held.generation == delivery.generation:
+            held.deliver(delivery, self._topic)
 
     def next_message(self) -> Message | None:
         """Hand out a message, from another segment each time; None when nothing waits."""
         for _ in range(len(self._turns)):
             self._turns.rotate(-1)
-            held = self.owned[self._turns[-1]]
-            if held.waiting:
-                message = held.waiting.popleft()
-                held.handed_out = message.message_id.offset + 1
-                held.owed_permits += 1
+            message = self.owned[self._turns[-1]].hand_out()
+            if message is not None:
                 return message
         return None
 
@@ -175,21 +221,17 @@ class Inbox:
         """Give, by segment, the position behind the last message that was handed out."""
         return {held.segment_id: held.handed_out for held in self.owned.values()}
 
-    def acknowledge(self, segment_id: int, position: int, *, generation: int | None = None) -> bool:
+    def acknowledge(
+        self, segment_id: int, position: int, *, generation: int | None = None, bucket: int = 0
+    ) -> bool:
         """Note that everything below the position is processed; False when another owns the segment."""
-        held = self.owned.get(segment_id)
+        held = self.owned.get(BucketKey(segment_id, bucket))
         if held is None or (generation is not None and held.generation != generation):
             return False
-        held.acknowledged = max(held.acknowledged, min(position, held.handed_out))
+        held.acknowledge(position)
         return True
-
-    def on_acked(self, segment_id: int, position: int) -> None:
-        """Note how far the server's cursor stands durably."""
-        held = self.owned.get(segment_id)
-        if held is not None:
-            held.durable = max(held.durable, position)
 
     @property
     def unacknowledged(self) -> list[OwnedSegment]:
-        """Give the segments with acknowledgements of the application that are not durable yet."""
-        return [held for held in self.owned.values() if held.durable < held.acknowledged]
+        """Give what has acknowledgements of the application that are not durable yet."""
+        return [held for held in self.owned.values() if held.unacknowledged]

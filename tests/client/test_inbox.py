@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from scalable.client.inbox import Inbox, Message
 from scalable.domain.names import TopicName
+from scalable.domain.subscriptions import BucketKey
 from scalable.wire.batch import Record, encode_batch
-from scalable.wire.frames import AssignedSegment, Assignment, Delivery
+from scalable.wire.frames import Acked, AssignedSegment, Assignment, Delivery
 
 TOPIC = TopicName("public", "default", "t")
 
@@ -76,7 +77,7 @@ def test_a_new_socket_delivers_from_the_cursor_and_nothing_is_handed_out_twice()
     inbox = owning(assigned(0))
     inbox.deliver(delivery(0, 3))
     first = inbox.next_message()
-    inbox.owned[0].lose_connection()
+    inbox.owned[BucketKey(0)].lose_connection()
     inbox.deliver(delivery(0, 3))
     inbox.deliver(delivery(3, 2))
     assert first is not None
@@ -87,7 +88,7 @@ def test_an_older_assignment_is_ignored_and_a_newer_term_counts_more_than_a_gene
     inbox = owning(assigned(0))
     assert inbox.apply(assignment(assigned(1), generation=1, term=2))
     assert not inbox.apply(assignment(assigned(0), generation=9, term=1))
-    assert list(inbox.owned) == [1]
+    assert list(inbox.owned) == [(1, 0)]
 
 
 def test_what_another_owner_has_is_dropped_and_late_deliveries_with_it() -> None:
@@ -114,7 +115,7 @@ def test_a_new_generation_of_a_segment_starts_from_its_own_position() -> None:
 def test_a_segment_is_released_only_when_what_was_handed_out_is_durably_acknowledged() -> None:
     inbox = owning(assigned(0))
     inbox.deliver(delivery(0, 4))
-    held, first, second = inbox.owned[0], inbox.next_message(), inbox.next_message()
+    held, first, second = inbox.owned[BucketKey(0)], inbox.next_message(), inbox.next_message()
     held.attached = True
     inbox.apply(assignment(assigned(0), generation=2, releasing=(0,)))
     assert inbox.next_message() is None, "what was not handed out goes to the next owner"
@@ -124,9 +125,9 @@ def test_a_segment_is_released_only_when_what_was_handed_out_is_durably_acknowle
     assert not held.may_be_released
     inbox.acknowledge(0, 2)
     assert not held.may_be_released
-    inbox.on_acked(0, 1)
+    inbox.owned[BucketKey(0)].on_acked(Acked(segment_id=0, position=1))
     assert not held.may_be_released
-    inbox.on_acked(0, 2)
+    inbox.owned[BucketKey(0)].on_acked(Acked(segment_id=0, position=2))
     assert held.may_be_released
 
 
@@ -134,7 +135,7 @@ def test_a_hand_over_that_is_called_off_skips_nothing() -> None:
     inbox = owning(assigned(0))
     inbox.deliver(delivery(0, 4))
     assert offsets([message for message in [inbox.next_message()] if message]) == [0]
-    held = inbox.owned[0]
+    held = inbox.owned[BucketKey(0)]
     inbox.apply(assignment(assigned(0), generation=2, releasing=(0,)))
     held.attached = held.detaching = True
     inbox.apply(assignment(assigned(0), generation=3))
@@ -150,7 +151,7 @@ def test_acknowledging_never_goes_beyond_what_was_handed_out() -> None:
     inbox.deliver(delivery(0, 4))
     inbox.next_message()
     inbox.acknowledge(0, 1_000)
-    assert inbox.owned[0].acknowledged == 1
+    assert inbox.owned[BucketKey(0)].acknowledged == 1
 
 
 def test_permits_come_back_for_every_message_that_was_delivered() -> None:
@@ -158,7 +159,7 @@ def test_permits_come_back_for_every_message_that_was_delivered() -> None:
     inbox.deliver(delivery(0, 3))
     inbox.deliver(delivery(0, 3))
     take(inbox)
-    assert inbox.owned[0].owed_permits == 6
+    assert inbox.owned[BucketKey(0)].owed_permits == 6
 
 
 def test_segments_take_turns() -> None:
