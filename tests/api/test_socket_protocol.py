@@ -12,7 +12,8 @@ from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
 from launch.sandbox import LiveNode, ProcessFactory, token
-from scalable.services import topics
+from scalable.domain.subscriptions import SubscriptionType
+from scalable.services import subscriptions, topics
 from scalable.services.topics import TopicView
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -26,6 +27,7 @@ from scalable.wire.frames import (
     Gone,
     Hello,
     Publish,
+    QueueAttach,
     Receipt,
     Register,
     Welcome,
@@ -38,16 +40,19 @@ from tests.topology import ACTOR, make_topic
 PRODUCE = "produce/public/default/orders"
 CONSUME = "consume/public/default/orders/s"
 CONTROL = "controller/public/default/orders/s"
-DOORS = [PRODUCE, CONSUME, CONTROL]
+QUEUE = "queue/public/default/orders/q"
+DOORS = [PRODUCE, CONSUME, CONTROL, QUEUE]
+QUEUE_ACK = '{"type": "queue_ack", "segment_id": 0, "incarnation": 0, "ranges": %s}'
 HELLO = encode(Hello(protocol=PROTOCOL_VERSION, consumer="c"))
 MIB = 1024 * 1024
 
 
 @pytest.fixture
 def topic(live_node: LiveNode) -> TopicView:
-    """The topic `orders` with one segment, and its subscription `s`."""
+    """The topic `orders` with one segment, its subscription `s`, and `q`, which is a queue."""
     made = make_topic("orders", segments=1)
     assert Group(made).subscription_id
+    subscriptions.create_subscription(name=made.name, subscription="q", kind=SubscriptionType.QUEUE)
     return made
 
 
@@ -113,6 +118,14 @@ async def test_what_follows_a_hello(live_node: LiveNode, topic: TopicView) -> No
         (CONSUME, encode(Attach(segment_id=0, generation=1, permits=10_001)), "permits_exceeded", 4429),
         (CONSUME, encode(Ack(segment_id=0, generation=1, position=2**63)), "frame_invalid", 4400),
         (CONTROL, b"\x02" + bytes(40), "frame_invalid", 4400),
+        (QUEUE, b"\x03" + bytes(60), "frame_invalid", 4400),
+        (QUEUE, encode(Ack(segment_id=0, generation=1, position=1)), "frame_unknown_type", 4400),
+        (QUEUE, encode(Attach(segment_id=0, generation=1, permits=1)), "frame_invalid", 4400),
+        (QUEUE, encode(QueueAttach(segment_id=0, permits=10_001)), "permits_exceeded", 4429),
+        (QUEUE, QUEUE_ACK % "[]", "frame_invalid", 4400),
+        (QUEUE, QUEUE_ACK % "[[3, 3]]", "frame_invalid", 4400),
+        (QUEUE, QUEUE_ACK % "[[4, 3]]", "frame_invalid", 4400),
+        (QUEUE, QUEUE_ACK % json.dumps([[0, 1]] * 1_001), "frame_invalid", 4400),
         (CONTROL, '{"type": "released", "segment_id": 0, "generation": 1}', "frame_invalid", 4400),
     ]
     async with bystander(live_node):
@@ -152,13 +165,16 @@ async def test_what_a_hello_asks_for_must_be_there(live_node: LiveNode, topic: T
         ("produce/public/default/none", "topic_not_found", 4404),
         ("consume/public/default/none/s", "topic_not_found", 4404),
         ("consume/public/default/orders/none", "subscription_not_found", 4404),
+        ("queue/public/default/orders/none", "subscription_not_found", 4404),
+        ("queue/public/default/orders/s", "subscription_type_mismatch", 4409),
+        ("consume/public/default/orders/q", "subscription_type_mismatch", 4409),
         ("consume/public/default/orders/%00", "invalid_name", 4400),
         ("consume/public/default/orders/" + "s" * 256, "invalid_name", 4400),
     ]
     for path, code, close_code in cases:
         async with socket(live_node, path, consumer="c") as peer:
             assert await refusal(peer) == (code, close_code), path
-    for path in (CONSUME, CONTROL):
+    for path in (CONSUME, CONTROL, QUEUE):
         async with socket(live_node, path, consumer="") as peer:
             assert await refusal(peer) == ("invalid_name", 4400), path
 
