@@ -87,7 +87,7 @@ def topic_stats_body(stats: TopicStats, sessions: Callable[[SubscriptionView], S
     }
     return {
         "layout": {"epoch": topic.epoch, "segments": segments},
-        "leader": {"term": stats.lease.term, "url": stats.lease.url if stats.lease.alive else None},
+        "leader": {"term": stats.term, "url": stats.leader_url},
         "msgRateIn": _sum(stats, "msgRateIn"),
         "byteRateIn": _sum(stats, "bytesRateIn"),
         "msgRateOut": _sum(stats, "msgRateOut"),

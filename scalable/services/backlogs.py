@@ -144,15 +144,17 @@ def pending_in(
 class Look:
     """A bounded look into stored batches: after about `max_bytes` it sees no more."""
 
-    def __init__(self, max_bytes: int, *, page_bytes: int = PAGE_BYTES) -> None:
+    def __init__(
+        self, max_bytes: int, *, page_bytes: int = PAGE_BYTES, page_batches: int = PAGE_BATCHES
+    ) -> None:
         self.left_bytes = max_bytes
-        self._page_bytes = page_bytes
+        self._page_bytes, self._page_batches = page_bytes, page_batches
 
     def batches(self, key: SegmentKey, offset: int, *, before: int) -> Iterator[StoredBatch]:
         """Give the batches that hold messages from an offset on and below another one, page by page."""
         while offset < before and self.left_bytes > 0:
             size = min(self._page_bytes, self.left_bytes)
-            page = segment_port().read(key, offset=offset, max_bytes=size, max_batches=PAGE_BATCHES)
+            page = segment_port().read(key, offset=offset, max_bytes=size, max_batches=self._page_batches)
             if not page.batches:
                 return
             for batch in page.batches:

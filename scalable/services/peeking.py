@@ -68,7 +68,7 @@ def peek(*, name: TopicName, subscription: str, count: int) -> Peeked:
         raise SubscriptionNotFound(subscription=subscription)
     backlog = backlog_of(found, topic.layout)
     wanted = next_messages(topic.layout, backlog.pending, count)
-    look = Look(LOOK_BYTES, page_bytes=PAGE_BYTES)
+    look = Look(LOOK_BYTES, page_bytes=PAGE_BYTES, page_batches=max(wanted.values(), default=1))
     messages = [
         message
         for segment_id, share in wanted.items()

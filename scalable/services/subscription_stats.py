@@ -20,11 +20,12 @@ from scalable.store.topics import TopicView
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStats:
-    """A subscription with its backlog and its consumers."""
+    """A subscription with its backlog and its consumers; the leader knows which of them are connected."""
 
     subscription: SubscriptionView
     backlog: Backlog
     consumers: tuple[Attendant, ...]
+    leader_url: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class TopicStats:
     """A topic with its leadership, its rates by segment and all its subscriptions."""
 
     topic: TopicView
-    lease: ControllerLeaseView
+    term: int
+    leader_url: str | None
     rates: Mapping[int, Mapping[str, float]]
     subscriptions: tuple[SubscriptionStats, ...]
 
@@ -50,12 +52,16 @@ def topic_stats(*, name: TopicName) -> TopicStats:
     topic = topics.read(name)
     found = store.of_topic(topic.incarnation)
     present = attendance.attendants(topic.incarnation)
+    lease = _lease(topic)
     return TopicStats(
         topic=topic,
-        lease=leases.read(topic.incarnation, timeout_seconds=settings.SCALABLE_NODE_TIMEOUT_SECONDS),
+        term=lease.term,
+        leader_url=_url(lease),
         rates={key: record.rates.by_metric() for key, record in topic_loads(name=name).loads.items()},
         subscriptions=tuple(
-            SubscriptionStats(subscription, backlog, present.get(subscription.subscription_id, ()))
+            SubscriptionStats(
+                subscription, backlog, present.get(subscription.subscription_id, ()), _url(lease)
+            )
             for subscription, backlog in zip(found, backlogs_of(topic, found), strict=True)
         ),
     )
@@ -65,7 +71,8 @@ def subscription_stats(*, name: TopicName, subscription: str) -> SubscriptionSta
     """Tell all of one subscription; raises TopicNotFound, InvalidName, SubscriptionNotFound."""
     topic, found = _find(name, subscription)
     present = attendance.attendants(topic.incarnation)
-    return SubscriptionStats(found, backlog_of(found, topic.layout), present.get(found.subscription_id, ()))
+    backlog = backlog_of(found, topic.layout)
+    return SubscriptionStats(found, backlog, present.get(found.subscription_id, ()), _url(_lease(topic)))
 
 
 def assignments(*, name: TopicName, subscription: str) -> Assignments:
@@ -81,3 +88,11 @@ def _find(name: TopicName, subscription: str) -> tuple[TopicView, SubscriptionVi
     if found is None:
         raise SubscriptionNotFound(subscription=subscription)
     return topic, found
+
+
+def _lease(topic: TopicView) -> ControllerLeaseView:
+    return leases.read(topic.incarnation, timeout_seconds=settings.SCALABLE_NODE_TIMEOUT_SECONDS)
+
+
+def _url(lease: ControllerLeaseView) -> str | None:
+    return lease.url if lease.alive else None

@@ -126,7 +126,7 @@ def test_stats_and_assignments_of_nobody(grown: Rest) -> None:
     assert told["waitsFor"] == {"1": [0], "2": [0]}
 
 
-REFUSED = [
+REFUSED: list[tuple[str, str, object, int, str]] = [
     ("PUT", "?type=QUEUE&keyShared=true", None, 400, "invalid_parameter"),
     ("PUT", "?initialPosition=middle", None, 400, "invalid_parameter"),
     ("PUT", "?initialPosition=latest&timestamp=1", None, 400, "invalid_parameter"),

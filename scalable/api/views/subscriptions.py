@@ -5,6 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from scalable.api.doors import Door
+from scalable.api.forwarding import answer_of_leader
 from scalable.api.leader import SessionState
 from scalable.api.node import node
 from scalable.api.subscription_answers import (
@@ -112,7 +113,8 @@ class SubscriptionView(DoorView):
 
     def get(self, request: Request, **path: str) -> Response:
         stats = subscription_stats.subscription_stats(name=topic_of(path), subscription=path["subscription"])
-        return Response(stats_body(stats, sessions_of(stats.subscription)))
+        told = answer_of_leader(request, stats.leader_url)
+        return told or Response(stats_body(stats, sessions_of(stats.subscription)))
 
     def delete(self, request: Request, **path: str) -> Response:
         subscriptions.delete_subscription(name=topic_of(path), subscription=path["subscription"])
@@ -134,7 +136,8 @@ class AssignmentsView(DoorView):
 
     def get(self, request: Request, **path: str) -> Response:
         view = subscription_stats.assignments(name=topic_of(path), subscription=path["subscription"])
-        return Response(assignments_body(view, sessions_of(view.subscription)))
+        told = answer_of_leader(request, view.membership.leader_url)
+        return told or Response(assignments_body(view, sessions_of(view.subscription)))
 
 
 class SeekView(DoorView):
@@ -249,7 +252,8 @@ class TopicStatsView(DoorView):
 
     def get(self, request: Request, **path: str) -> Response:
         stats = subscription_stats.topic_stats(name=topic_of(path))
-        return Response(topic_stats_body(stats, sessions_of))
+        told = answer_of_leader(request, stats.leader_url)
+        return told or Response(topic_stats_body(stats, sessions_of))
 
 
 def sessions_of(subscription: StoredSubscription) -> Sessions:
