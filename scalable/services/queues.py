@@ -61,7 +61,7 @@ def acknowledge(*, subscription: SubscriptionView, segment_id: int, incarnation:
     In a pruned segment there is nothing left to do. Raises CursorSought, PositionInvalid,
     SubscriptionNotFound.
     """
-    with suppress(SegmentStoreMissing):
+    try:
         segment_port().acknowledge_ranges(
             SegmentKey(subscription.incarnation, segment_id),
             subscription=subscription.name,
@@ -69,6 +69,9 @@ def acknowledge(*, subscription: SubscriptionView, segment_id: int, incarnation:
             ranges=ranges,
             incarnation=incarnation,
         )
+    except SegmentStoreMissing:
+        if not _exists(subscription):  # nor is its topic, perhaps
+            raise SubscriptionNotFound(subscription=subscription.name) from None
 
 
 def give_back(
