@@ -13,6 +13,8 @@ from scalable.wire.marks import Mark, bounds
 
 ENTRY_OVERHEAD_BYTES = 200
 """What an entry takes in memory beside its key, value and properties."""
+RECORDS_PER_SUB_BLOCK = 32
+"""How many records a sub-block has on average at least."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -142,6 +144,15 @@ class Lane:
         self._entries.clear()
         self._bytes = 0
         return taken
+
+
+def sub_block_starts(entry_bucket_splits: Sequence[int], records: int) -> Sequence[int]:
+    """Choose where the sub-blocks of a batch begin: at entry buckets, so that each has enough records.
+
+    Sub-blocks of few records cost more time and space than a co-owner saves by not getting its neighbours'.
+    """
+    step = -(-RECORDS_PER_SUB_BLOCK * (len(entry_bucket_splits) + 1) // records)
+    return entry_bucket_splits[step - 1 :: step]
 
 
 def is_duplicate(entry: Entry, marks: Sequence[Mark]) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
+from scalable.client.batches import Batch, BatchLimits, Entry, MessageId, sub_block_starts
 from scalable.client.connection import (
     Backoff,
     Connection,
@@ -44,6 +44,7 @@ from scalable.wire.frames import (
     Publish,
     Receipt,
     Refused,
+    SegmentFrame,
     count_parts,
     encode_publish,
 )
@@ -286,15 +287,23 @@ class Producer:
             [entry.record() for entry in batch.entries],
             published_at_ms=time.time_ns() // 1_000_000,
             codec=self._codec,
+            bucket_starts=self._bucket_starts(batch),
             keyless_hash=batch.keyless_hash,
         )
         parts = self._parts_of(batch)
         return encode_publish(Publish(batch.request_id, batch.segment_id, batch.restart, data, parts))
 
+    def _segment_of(self, batch: Batch) -> SegmentFrame | None:
+        topology = self._watch.current
+        return None if topology is None else topology.segments.get(batch.segment_id)
+
+    def _bucket_starts(self, batch: Batch) -> Sequence[int]:
+        segment = self._segment_of(batch)
+        return () if segment is None else sub_block_starts(segment.entryBucketSplits, len(batch.entries))
+
     def _parts_of(self, batch: Batch) -> tuple[int, ...] | None:
         """Count a batch by 1/32 of its segment's range, for the map; keyless messages count evenly."""
-        topology = self._watch.current
-        segment = topology.segments.get(batch.segment_id) if topology is not None else None
+        segment = self._segment_of(batch)
         if segment is None:
             return None
         hash_range = HashRange(segment.start, segment.end)
