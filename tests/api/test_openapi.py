@@ -26,6 +26,7 @@ CONFIGURATION = """
 "path.topic" = ["orders", "samples", "new"]
 "path.segment_id" = [0, 1, 2, 3]
 "path.other_segment_id" = [1, 2, 9]
+"path.subscription" = ["s", "q", "g"]
 """
 
 

@@ -1,6 +1,7 @@
 """Seek, skip and clear: all segments or none, a preview that is true, and owners who begin anew."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -127,11 +128,12 @@ def test_a_preview_changes_nothing_and_comes_true(port: SegmentPort, key_shared:
     topic = make_topic(segments=1)
     create(topic, key_shared=key_shared)
     grow(topic)
-    for move in (
+    moves: list[Callable[[bool], Moved]] = [
         lambda preview: seeking.skip(name=topic.name, subscription="s", count=12, preview=preview),
         lambda preview: seek(topic, AtPositions({0: 5}), preview=preview),
         lambda preview: seeking.clear_backlog(name=topic.name, subscription="s", preview=preview),
-    ):
+    ]
+    for move in moves:
         before, left = positions(topic), backlog(topic)
         told = move(True)
         assert positions(topic) == before
