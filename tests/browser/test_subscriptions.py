@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalable.client import Producer
+from scalable.client import Producer, StreamConsumer
 from tests.browser.conftest import Console
 from tests.browser.test_pages import OVERFLOW
 
@@ -63,6 +63,25 @@ async def test_backlog_and_waits_are_shown_and_follow_changes(working: Console) 
     working.call("POST", f"{ROOT}/followed/subscriptions/bill/skip?count={MESSAGES}")
     await wait_for_backlog(working, "bill", str(MESSAGES))
     assert "waits for" not in await page.inner_text(row)
+
+
+async def test_consumers_are_shown_with_what_they_read(console: Console) -> None:
+    page = console.page
+    await fill(console, "attended", split=False)
+    name, row = "topic://public/default/attended", '[data-subscription="bill"]'
+    members = [
+        StreamConsumer(console.node.url, name, "bill", console.node.admin_token, name=each)
+        for each in ("anna", "ben")
+    ]
+    async with members[0], members[1]:
+        await console.open_topic("attended")
+        await page.select_option("#subscriptions-interval", "1000")
+        await page.wait_for_selector(f'{row} >> text="2 connected, 1 standing by"')
+        await page.click(f'{row} [data-role="toggle"]')
+        told = await page.inner_text("#subscription-rows .details")
+        assert "anna connected, reads 0" in told
+        assert "ben connected, standing by" in told
+    await page.wait_for_selector(f'{row} >> text="none"')
 
 
 async def test_a_seek_is_previewed_before_it_is_done(console: Console) -> None:
