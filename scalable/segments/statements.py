@@ -8,29 +8,10 @@ SELECT refusal, refused_index, base_offsets, duplicates FROM segment_append(
     %(sizes)s::integer[], %(deliver_ats_ms)s::bigint[], %(payloads)b::bytea[])
 """
 
-# One statement, so that batches, end and seal are of one moment. The sizes come from the TOAST pointers: no
-# payload is fetched that is not returned.
 READ = """
-WITH log AS MATERIALIZED (
-    SELECT l.log_id, l.start_offset, segment_end_offset(l) AS end_offset,
-           l.end_offset IS NOT NULL AS terminated
-    FROM segment_log l WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
-), page AS (
-    SELECT p.base_offset, p.count, p.payload,
-           sum(octet_length(p.payload)) OVER (ORDER BY p.base_offset) AS bytes,
-           row_number() OVER (ORDER BY p.base_offset) AS place
-    FROM log CROSS JOIN LATERAL (
-        SELECT b.base_offset, b.count, b.payload FROM segment_batch b
-        WHERE b.log_id = log.log_id AND b.base_offset + b.count > %(offset)s AND b.base_offset >= coalesce((
-            SELECT first.base_offset FROM segment_batch first
-            WHERE first.log_id = log.log_id AND first.base_offset <= %(offset)s
-            ORDER BY first.base_offset DESC LIMIT 1), 0)
-        ORDER BY b.base_offset LIMIT %(max_batches)s
-    ) p
-)
-SELECT log.start_offset, log.end_offset, log.terminated, page.base_offset, page.count, page.payload
-FROM log LEFT JOIN page ON page.bytes <= %(max_bytes)s OR page.place = 1
-ORDER BY page.base_offset
+SELECT start_offset, end_offset, terminated, base_offset, count, payload FROM segment_read(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(offset)s::bigint, %(max_bytes)s::bigint,
+    %(max_batches)s::integer)
 """
 
 CREATE = """
