@@ -1,8 +1,8 @@
 """One soak: clients work, things die, and at the end the journals are judged."""
 
 import asyncio
+import json
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Soak:
 
     def __init__(self, plan: SoakPlan, instance: Instance, folder: Path) -> None:
         self.plan = plan
+        self._folder = folder
         services = instance.running
         self._admin = Admin(services.urls, services.admin_token)
         self.crew = Crew(plan, services, folder)
@@ -96,9 +97,12 @@ class Soak:
         self.phase = "draining"
         await asyncio.to_thread(self.crew.stop, Role.PRODUCER)
         self.produced = verdict.sent(self.crew.journals(Role.PRODUCER))
-        with suppress(TimeoutError):  # what is missing is counted as lost
+        try:
             async with asyncio.timeout(DRAIN_SECONDS):
                 await self._until_all_is_received()
+        except TimeoutError:  # what is missing is counted as lost; where it stands is told here
+            stats = await asyncio.to_thread(self._admin.stats, TOPIC)
+            (self._folder / "stats.json").write_text(json.dumps(stats, indent=1))
         await self._settle()
 
     async def _until_all_is_received(self) -> None:
