@@ -8,7 +8,7 @@ from django.conf import settings
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
 
 STORE_SWEEP_SECONDS = 60
-NAMESPACE_SWEEP_SECONDS = 30
+NAMESPACE_SWEEP_SECONDS = 10
 RETENTION_TICK_SECONDS = min(5.0, settings.SCALABLE_RETENTION_SWEEP_SECONDS)
 """Ticks are more frequent than the sweeps of one topic, so that many topics are spread over them."""
 

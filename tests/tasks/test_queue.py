@@ -12,13 +12,15 @@ from launch.services import beat_spec
 from scalable import announce
 from scalable.announce import ConsumersChanged
 from scalable.domain.operations import OperationKind, Outcome
-from scalable.services import scaling, topics
+from scalable.models import Namespace
+from scalable.services import namespaces, scaling, topics
 from scalable.services.topics import TopicView
 from scalable.store.operations import read
 from tasks import jobs
 from tasks.app import app
 from tests.faults.waiting import until
 from tests.processes import ProcessFactory
+from tests.services.ageing import split_topic
 from tests.topology import ACTOR, append_everywhere, layout_of, make_topic, read_all, request
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -104,3 +106,16 @@ def test_beat_lets_a_worker_evaluate_topics_in_their_own_rhythm(
     processes.worker()
     processes.run(beat_spec(environment=quick, schedule=tmp_path / "beat"))
     until(partial(_decided, topic), what="a decision")
+
+
+def test_beat_lets_a_worker_prune_and_finish_what_a_process_began(
+    processes: ProcessFactory, service_environment: dict[str, str], tmp_path: Path
+) -> None:
+    topic = split_topic()
+    namespaces.create_namespace(tenant="public", namespace="doomed", actor=ACTOR)
+    Namespace.objects.filter(name="doomed").update(deleting=True)
+    quick = {**service_environment, "SCALABLE_RETENTION_SWEEP_SECONDS": "0.5"}
+    processes.worker(SCALABLE_RETENTION_SWEEP_SECONDS="0.5")
+    processes.run(beat_spec(environment=quick, schedule=tmp_path / "beat"))
+    until(lambda: set(layout_of(topic).segments) == {1, 2}, what="the sweep")
+    until(lambda: not Namespace.objects.filter(name="doomed").exists(), what="the end of the namespace")
