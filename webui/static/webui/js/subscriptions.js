@@ -57,7 +57,7 @@ export class Subscriptions {
       this.draw();
       document.getElementById("subscriptions-as-of").textContent = `as of ${clock(Date.now())}`;
     } catch {
-      document.getElementById("subscriptions-as-of").textContent = "could not be read, trying again";
+      document.getElementById("subscriptions-as-of").textContent = "could not be read";
     } finally {
       this.readAt = Date.now();
       this.reading = null;
@@ -138,8 +138,8 @@ export class Subscriptions {
   }
 
   async askClear(name) {
-    const { body } = await call("POST", this.address(name, "/skip-all?preview=true"));
-    this.confirm(`Clear the backlog of ${name}?`, "Clear", [
+    const { body } = await call("POST", this.address(name, "/skip-all?preview=true")).catch((error) => this.say(`Not possible: ${error.message}`));
+    if (body) this.confirm(`Clear the backlog of ${name}?`, "Clear", [
       `${count(body.backlogBefore, "message")} will never be received. Consumers go on with what is sent from now on.`,
     ], "POST", this.address(name, "/skip-all"));
   }
@@ -151,6 +151,12 @@ export class Subscriptions {
       ...(consumers ? [`${count(consumers, "consumer")} will be disconnected.`] : []),
       "What it alone held back may be pruned.",
     ], "DELETE", this.address(name));
+  }
+
+  /** Say something in the panel's head, in place of an answer. */
+  say(text) {
+    document.getElementById("subscriptions-as-of").textContent = text;
+    return {};
   }
 
   confirm(title, verb, sentences, method, path) {
