@@ -106,6 +106,39 @@ async def test_members_share_every_segment_and_each_message_goes_to_one(
             await late.receive(timeout_seconds=0.5)
 
 
+async def test_nothing_is_lost_whatever_breaks_while_the_layout_changes(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+) -> None:
+    group = Group()
+    async with Relay(live_node.url) as shaky, Relay(live_node.url) as steady:
+        members = [
+            QueueConsumer(relay.url, topic, "tasks", live_node.admin_token, name=name, prefetch_messages=30)
+            for name, relay in (("a", shaky), ("b", shaky), ("c", steady))
+        ]
+        async with (
+            group.consuming(members[0]),
+            group.consuming(members[1]),
+            group.consuming(members[2]),
+        ):
+            for turn in range(4):
+                await fill(live_node, topic, turn * 300, turn * 300 + 150)
+                shaky.cut()
+                segments = active_ids(admin, topic)
+                if turn % 2:
+                    await asyncio.to_thread(admin.merge, topic, segments)
+                else:
+                    await asyncio.to_thread(admin.split, topic, segments[0])
+                await fill(live_node, topic, turn * 300 + 150, turn * 300 + 300)
+                shaky.cut()
+            await group.until(lambda: set(group.numbers) == set(range(1_200)))
+            for member_ in members:
+                await member_.flush()
+    async with member(live_node, topic, "late") as late:
+        with pytest.raises(TimeoutError):
+            await late.receive(timeout_seconds=0.5)
+    assert admin.subscription(topic, "tasks")["msgBacklog"] == 0
+
+
 async def test_a_new_subscription_gets_sealed_segments_too(
     live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
 ) -> None:
