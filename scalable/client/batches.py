@@ -13,6 +13,8 @@ from scalable.wire.marks import Mark, bounds
 
 ENTRY_OVERHEAD_BYTES = 200
 """What an entry takes in memory beside its key, value and properties."""
+MAX_SPAN = 2**32 - 1
+"""How far apart the first and the last sequence of a batch may lie."""
 RECORDS_PER_SUB_BLOCK = 32
 """How many records a sub-block has on average at least."""
 
@@ -21,19 +23,22 @@ RECORDS_PER_SUB_BLOCK = 32
 class MessageId:
     """Where a message lies: segment, offset within it, index within its batch.
 
-    The offset is -1 when an earlier attempt had stored the message and its place is not known.
+    The offset is -1 when an earlier attempt had stored the message and its place is not known. `duplicate`:
+    a message with this sequence was stored before, and nothing was stored now.
     """
 
     segment_id: int
     offset: int
     index: int
+    duplicate: bool = field(default=False, compare=False)
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One message on its way: `hash16` routes it; the sequence is given when a batch is first cut.
+    """One message on its way: `hash16` routes it.
 
-    `handle` is whatever waits for the outcome.
+    The sequence is given when a batch is first cut, or (`numbered`) by the application. `handle` is whatever
+    waits for the outcome. Consumers of QUEUE subscriptions get it at `deliver_at_ms`; 0: at once.
     """
 
     key: str | None
@@ -44,6 +49,8 @@ class Entry:
     event_time_ms: int = 0
     added_at: float = 0.0
     sequence: int = NO_SEQUENCE
+    numbered: bool = False
+    deliver_at_ms: int = 0
     size: int = field(init=False)
     """The bytes that the entry takes in memory."""
 
@@ -75,6 +82,11 @@ class Batch:
     request_id: int = 0
     restart: bool = False
     fresh: bool = False
+
+    @property
+    def deliver_at_ms(self) -> int:
+        """Give from when its messages are due; 0 for at once."""
+        return self.entries[0].deliver_at_ms
 
     @property
     def first_sequence(self) -> int:
@@ -111,6 +123,11 @@ class Lane:
         """Give when the first entry was added."""
         return self._entries[0].added_at
 
+    @property
+    def is_numbered(self) -> bool:
+        """Tell whether the application gave the numbers of its entries."""
+        return self._entries[0].numbered
+
     def push(self, entry: Entry) -> None:
         """Add behind all others."""
         self._entries.append(entry)
@@ -131,7 +148,7 @@ class Lane:
         room = limits.max_bytes
         while self._entries and len(taken) < limits.max_records:
             size = self._entries[0].size
-            if taken and size > room:
+            if taken and (size > room or not _share_batch(taken[0], self._entries[0])):
                 break
             taken.append(self._entries.popleft())
             self._bytes -= size
@@ -175,7 +192,7 @@ def cut(
     for entry in entries:
         full = len(batch) >= limits.max_records or size + entry.size > limits.max_bytes
         wider = _widen(span, entry) if batch else HashRange(entry.hash16, entry.hash16)
-        if batch and (full or not _same_kind(batch[0], entry) or _meets_mark(batch[0], wider, marks)):
+        if batch and (full or not _share_batch(batch[0], entry) or _meets_mark(batch[0], wider, marks)):
             yield Batch(segment_id, batch)
             batch, size, wider = [], 0, HashRange(entry.hash16, entry.hash16)
         batch.append(entry)
@@ -189,9 +206,12 @@ def _widen(span: HashRange, entry: Entry) -> HashRange:
     return HashRange(min(span.start, entry.hash16), max(span.end, entry.hash16))
 
 
-def _same_kind(first: Entry, entry: Entry) -> bool:
+def _share_batch(first: Entry, entry: Entry) -> bool:
+    if first.deliver_at_ms != entry.deliver_at_ms or entry.sequence - first.sequence > MAX_SPAN:
+        return False
     if first.keyless or entry.keyless:
-        return first.keyless and entry.keyless and first.hash16 == entry.hash16
+        alike = first.hash16 == entry.hash16 or (not entry.numbered and entry.sequence == NO_SEQUENCE)
+        return first.keyless and entry.keyless and alike
     return True
 
 

@@ -125,10 +125,13 @@ class Outbox:
     # What is to be sent
 
     def add(self, entry: Entry) -> None:
-        """Take an entry in; a keyless one gets a hash of the active segment whose turn it is."""
-        if entry.keyless:
+        """Take an entry in; a keyless one gets a hash of the active segment whose turn it is.
+
+        Entries that the application numbered keep to one lane, keyed or not: a segment takes rising numbers.
+        """
+        if entry.keyless and not entry.numbered:
             entry.hash16 = self._keyless_hash()
-        self._stream_of(entry.hash16).lane(keyless=entry.keyless).push(entry)
+        self._stream_of(entry.hash16).lane(keyless=entry.keyless and not entry.numbered).push(entry)
 
     def _keyless_hash(self) -> int:
         """Stay with one segment until its lane is full or was cut: few, full batches, evenly spread."""
@@ -181,7 +184,7 @@ class Outbox:
         if lane is None:
             return None
         entries = lane.take(self._limits)
-        for entry in entries:
+        for entry in [entry for entry in entries if not entry.numbered]:
             entry.sequence = self._next_sequence
             self._next_sequence += 1
             if entry.keyless:
@@ -210,13 +213,13 @@ class Outbox:
         stream, batch = self._answered(segment_id, request_id)
         if stream is None or batch is None:
             return []
-        if duplicate and batch.fresh:
+        if duplicate and batch.fresh and not batch.entries[0].numbered:
             raise self._name_is_taken(stream, batch)
         stream.release()
         self._rest(stream)
         known = base_offset >= 0
         return [
-            Settled(entry, MessageId(segment_id, base_offset + index if known else -1, index))
+            Settled(entry, MessageId(segment_id, base_offset + index if known else -1, index, duplicate))
             for index, entry in enumerate(batch.entries)
         ]
 
@@ -238,7 +241,7 @@ class Outbox:
     def _take_back(
         self, stream: SegmentStream, batch: Batch, code: str, body: Mapping[str, Any], now: float
     ) -> list[Settled]:
-        if code == "batch_partly_duplicate" and batch.fresh:
+        if code == "batch_partly_duplicate" and batch.fresh and not batch.entries[0].numbered:
             raise self._name_is_taken(stream, batch)
         if code == "batch_partly_duplicate":
             return self._cut_by_marks(stream, batch, body)
@@ -257,7 +260,7 @@ class Outbox:
         stored = [entry for entry in batch.entries if is_duplicate(entry, marks)]
         rest = [entry for entry in batch.entries if not is_duplicate(entry, marks)]
         stream.return_batches(list(cut(rest, stream.segment_id, self._limits, marks)))
-        return [Settled(entry, MessageId(stream.segment_id, -1, 0)) for entry in stored]
+        return [Settled(entry, MessageId(stream.segment_id, -1, 0, True)) for entry in stored]
 
     def _name_is_taken(self, stream: SegmentStream, batch: Batch) -> StreamBroken:
         """A number that was never sent is known already: messages would be lost unseen from here on."""
@@ -318,10 +321,16 @@ class Outbox:
         sealed = [stream for stream in self._streams.values() if self._is_sealed(stream)]
         for stream in [stream for stream in sealed if not stream.in_flight]:
             del self._streams[stream.segment_id]
+            self._take_numbered(stream)
             self._move_sent(stream)
             for keyless in (False, True):
                 self._move_unsent(stream.lane(keyless=keyless).take_all(), keyless=keyless)
         self._sealed = [stream for stream in sealed if stream.in_flight]
+
+    def _take_numbered(self, stream: SegmentStream) -> None:
+        """Treat what has numbers as sent: merged with another segment's, they must rise all the same."""
+        if stream.keyed and stream.keyed.is_numbered:
+            stream.return_batches(list(cut(stream.keyed.take_all(), stream.segment_id, self._limits)))
 
     def _move_sent(self, stream: SegmentStream) -> None:
         """Cut batches that have sequences by the new ranges, in ascending sequence."""

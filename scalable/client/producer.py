@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
+from typing import Literal, Unpack
 
 from scalable.client.batches import Batch, BatchLimits, Entry, MessageId, sub_block_starts
 from scalable.client.connection import (
@@ -23,19 +24,18 @@ from scalable.client.connection import (
     open_connection,
 )
 from scalable.client.outbox import Outbox, Settled
+from scalable.client.outgoing import MessageOptions, Numbering, make_entry
 from scalable.client.room import Room
 from scalable.client.topology import Topology, TopologyWatch
 from scalable.domain.errors import (
-    BatchInvalid,
-    MessageTooLarge,
     PermitsExceeded,
     TopicDeleted,
     TopicNotFound,
     error_from_json,
 )
-from scalable.domain.keyspace import HashRange, key_hash, segment_hash
+from scalable.domain.keyspace import HashRange
 from scalable.domain.names import TopicName
-from scalable.wire.batch import MAX_KEY_BYTES, Codec, encode_batch
+from scalable.wire.batch import NO_SEQUENCE, Codec, encode_batch
 from scalable.wire.frames import (
     PARTS,
     PROTOCOL_VERSION,
@@ -59,8 +59,8 @@ class Producer:
 
     Messages of one key stay in order, whatever splits, merges and reconnects happen between. `send` waits
     until the message is durable, `submit` only until there is room for it. What was sent again is recognised
-    by (name, sequence), so nothing is stored twice. One producer at a time may use a name: of two, one ends
-    by StreamBroken.
+    by (name, sequence), so nothing is stored twice; the application may give the sequences. One producer at
+    a time may use a name: of two, one ends by StreamBroken.
     """
 
     def __init__(
@@ -73,12 +73,13 @@ class Producer:
         limits: BatchLimits | None = None,
         max_pending_bytes: int = DEFAULT_MAX_PENDING_BYTES,
         max_pending_messages: int = DEFAULT_MAX_PENDING_MESSAGES,
-        codec: Codec = Codec.NONE,
+        compression: Literal["none", "zstd"] = "none",
     ) -> None:
         self.name = name or f"producer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
         self._endpoint = Endpoint(url, token)
-        self._codec = codec
+        self._codec = Codec[compression.upper()]
+        self._numbering = Numbering()
         self._outbox = Outbox(limits or BatchLimits(), producer=self.name)
         self._room = Room(max_bytes=max_pending_bytes, max_messages=max_pending_messages)
         self._watch = TopologyWatch(self._endpoint, self.topic, client=self.name, on_change=self._reroute)
@@ -87,6 +88,7 @@ class Producer:
         self._undelivered: dict[Entry, None] = {}
         self._delivered = asyncio.Event()
         self._max_message_bytes = 0
+        self._last_sequence = NO_SEQUENCE
         self._unsent_turns = 0
         self._task: asyncio.Task[None] | None = None
         self._welcomed: asyncio.Future[None] | None = None
@@ -107,6 +109,15 @@ class Producer:
     def pending_bytes(self) -> int:
         """Count the bytes that are held for messages that are not durable yet."""
         return self._room.used_bytes
+
+    @property
+    def last_sequence(self) -> int:
+        """The highest sequence that was stored under this name before the producer started; -1 for none.
+
+        An application that numbers its messages sends again, in their order, those that it does not know to
+        be stored, and goes on above this number. What is stored already is acknowledged as a duplicate.
+        """
+        return self._last_sequence
 
     # Life
 
@@ -152,42 +163,28 @@ class Producer:
 
     # Sending
 
-    async def send(
-        self,
-        key: str | None,
-        value: bytes,
-        *,
-        properties: Mapping[str, str] | None = None,
-        event_time_ms: int = 0,
-    ) -> MessageId:
-        """Send a message and wait until it is durable.
+    async def send(self, key: str | None, value: bytes, **options: Unpack[MessageOptions]) -> MessageId:
+        """Send a message and wait until it is durable; the options are those of `MessageOptions`.
 
-        Raises MessageTooLarge, BatchInvalid (the key), and what ended the producer, as TopicDeleted.
+        Raises MessageTooLarge, BatchInvalid (the key or an option), and what ended the producer, as
+        TopicDeleted.
         """
-        delivered = await self.submit(key, value, properties=properties, event_time_ms=event_time_ms)
+        delivered = await self.submit(key, value, **options)
         return await delivered
 
     async def submit(
-        self,
-        key: str | None,
-        value: bytes,
-        *,
-        properties: Mapping[str, str] | None = None,
-        event_time_ms: int = 0,
+        self, key: str | None, value: bytes, **options: Unpack[MessageOptions]
     ) -> asyncio.Future[MessageId]:
         """Take a message in and give a future of its id; waits while `max_pending_*` is used up.
 
         Messages of a key are delivered in the order in which their calls were made. Raises as `send`.
         """
-        self._check(key, value)
-        entry = Entry(
-            key=key,
-            value=value,
-            hash16=0 if key is None else segment_hash(key_hash(key)),
-            handle=asyncio.get_running_loop().create_future(),
-            properties=properties or {},
-            event_time_ms=event_time_ms,
-        )
+        self._require_open()
+        sequence = options.get("sequence")
+        self._numbering.check(sequence)
+        handle = asyncio.get_running_loop().create_future()
+        entry = make_entry(key, value, handle=handle, limit_bytes=self._max_message_bytes, **options)
+        self._numbering.use(sequence)
         await self._room.take(entry.size)
         entry.added_at = _now()
         self._undelivered[entry] = None
@@ -200,15 +197,11 @@ class Producer:
         future: asyncio.Future[MessageId] = entry.handle
         return future
 
-    def _check(self, key: str | None, value: bytes) -> None:
+    def _require_open(self) -> None:
         if self._failure is not None:
             raise self._failure
         if self._closing or self._task is None:
             raise RuntimeError("the producer is not open")
-        if key is not None and len(key.encode()) > MAX_KEY_BYTES:
-            raise BatchInvalid(problem=f"a key has at most {MAX_KEY_BYTES} bytes")
-        if len(value) > self._max_message_bytes:
-            raise MessageTooLarge(size_bytes=len(value), limit_bytes=self._max_message_bytes)
 
     async def flush(self, timeout_seconds: float | None = None) -> None:
         """Wait until all that was taken in before this call is settled; raises what ended the producer."""
@@ -255,6 +248,7 @@ class Producer:
             raise TopicDeleted(topic=str(self.topic))
         self._max_message_bytes = welcome.max_message_bytes
         if self._welcomed is not None and not self._welcomed.done():
+            self._last_sequence = welcome.last_sequence
             self._outbox.resume_after(welcome.last_sequence)
             self._welcomed.set_result(None)
         self._backoff.reset()
@@ -289,6 +283,7 @@ class Producer:
             codec=self._codec,
             bucket_starts=self._bucket_starts(batch),
             keyless_hash=batch.keyless_hash,
+            deliver_at_ms=batch.deliver_at_ms,
         )
         parts = self._parts_of(batch)
         return encode_publish(Publish(batch.request_id, batch.segment_id, batch.restart, data, parts))

@@ -13,6 +13,8 @@ class Room:
         self._max_bytes, self._max_messages = max_bytes, max_messages
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._failure: Exception | None = None
+        self._called = 0
+        """Those that were let in but did not run since: whoever comes now must not overtake them."""
         self.used_bytes = 0
         self.used_messages = 0
 
@@ -20,7 +22,7 @@ class Room:
         """Wait for room for one message; one that is larger than the whole room gets it alone."""
         if self._failure is not None:
             raise self._failure
-        if not self._waiting and self._fits(size):
+        if not self._waiting and not self._called and self._fits(size):
             self._use(size)
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -30,6 +32,8 @@ class Room:
         except asyncio.CancelledError:
             self._abandon(size, waiter)
             raise
+        self._called -= 1
+        self._serve()
 
     def give(self, size: int) -> None:
         """Return the room of one message."""
@@ -59,11 +63,13 @@ class Room:
             size, waiter = self._waiting.popleft()
             if not waiter.done():
                 self._use(size)
+                self._called += 1
                 waiter.set_result(None)
 
     def _abandon(self, size: int, waiter: asyncio.Future[None]) -> None:
         """A waiter that was cancelled gives its room back if it had been served, else leaves the line."""
         if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
+            self._called -= 1
             self.give(size)
         else:
             self._waiting = deque(item for item in self._waiting if item[1] is not waiter)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
 from scalable.client.outbox import Outbox, Settled
+from scalable.client.outgoing import make_entry
 from scalable.domain.errors import ScalableError
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.domain.operations import OperationKind
@@ -130,6 +131,54 @@ def test_nothing_is_lost_doubled_or_out_of_order(seed: int, steps: int) -> None:
     world = World(seed)
     for step in world.random.choices(list(STEPS), weights=list(STEPS.values()), k=steps):
         step(world)
+    world.finish()
+    world.check()
+
+
+class NumberedWorld(World):
+    """The application numbers its messages, with gaps; it dies and sends again what it saw no answer for."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.log: list[tuple[str | None, bytes, int, int]] = []
+
+    def add(self) -> None:
+        key = self.random.choice(KEYS) if self.random.random() < 0.8 else None
+        value = str(self.number).encode()
+        self.number += 1
+        sequence = self.log[-1][2] + self.random.choice([1, 1, 1, 700]) if self.log else 0
+        due_ms = self.random.choice([0, 0, 0, 5])
+        self.sent.setdefault(key, []).append(value)
+        self.log.append((key, value, sequence, due_ms))
+        self._put(self.log[-1])
+
+    def _put(self, message: tuple[str | None, bytes, int, int]) -> None:
+        key, value, sequence, due_ms = message
+        entry = make_entry(key, value, handle=None, limit_bytes=100, sequence=sequence)
+        entry.added_at, entry.deliver_at_ms = self.now, due_ms
+        self.outbox.add(entry)
+
+    def take(self) -> None:
+        super().take()
+        if self.to_server:
+            assert len({entry.deliver_at_ms for entry in self.to_server[-1].entries}) == 1
+
+    def die(self) -> None:
+        self.cut_wire()
+        self.outbox = Outbox(BatchLimits(max_records=5, max_bytes=1 << 20, linger_seconds=0.0))
+        self.outbox.set_topology(self.server.topology())
+        for message in self.log:
+            if not self.settled[message[1]]:
+                self._put(message)
+
+
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 600))
+def test_numbers_of_the_application_survive_its_death(seed: int, steps: int) -> None:
+    world = NumberedWorld(seed)
+    weights = {**STEPS, NumberedWorld.die: 1}
+    for step in world.random.choices(list(weights), weights=list(weights.values()), k=steps):
+        getattr(world, step.__name__)()
     world.finish()
     world.check()
 

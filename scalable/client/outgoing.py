@@ -1,0 +1,120 @@
+"""What a message must be before a producer takes it in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypedDict
+
+from scalable.client.batches import Entry
+from scalable.domain.errors import BatchInvalid, MessageTooLarge
+from scalable.domain.keyspace import key_hash, segment_hash
+from scalable.wire.batch import MAX_KEY_BYTES, NO_SEQUENCE, Record, encode_batch
+
+MAX_SEQUENCE = 2**63 - 1
+NUMBERED_PER_HASH = 1_000
+"""So many numbers in a row of keyless messages have one hash, so that they share batches."""
+
+
+class MessageOptions(TypedDict, total=False):
+    """What may be said of a message beside its key and value.
+
+    `event_time_ms`: milliseconds since 1970. `deliver_at` (with a time zone) or `deliver_after`: consumers of
+    QUEUE subscriptions get the message then, all others at once. `sequence`: a number of the application's;
+    they must rise, see `Producer.last_sequence`.
+    """
+
+    properties: Mapping[str, str] | None
+    event_time_ms: int
+    sequence: int | None
+    deliver_at: datetime | None
+    deliver_after: timedelta | None
+
+
+class Numbering:
+    """Who numbers a producer's messages, the application or the producer, and the last number given."""
+
+    def __init__(self) -> None:
+        self._by_application: bool | None = None
+        self._last = NO_SEQUENCE
+
+    @property
+    def by_application(self) -> bool:
+        """Tell whether the application gives the numbers."""
+        return bool(self._by_application)
+
+    def check(self, sequence: int | None) -> None:
+        """Refuse a number that does not rise, and numbers for some messages only; raises BatchInvalid."""
+        by_application = sequence is not None
+        if self._by_application not in {None, by_application}:
+            raise BatchInvalid(problem="either all messages of a producer have a sequence or none has")
+        if sequence is not None and not self._last < sequence <= MAX_SEQUENCE:
+            raise BatchInvalid(problem=f"the sequence {sequence} does not rise above {self._last}")
+
+    def use(self, sequence: int | None) -> None:
+        """Take a number that was checked."""
+        self._by_application = sequence is not None
+        self._last = self._last if sequence is None else sequence
+
+
+def make_entry(
+    key: str | None,
+    value: bytes,
+    *,
+    handle: Any,
+    limit_bytes: int,
+    properties: Mapping[str, str] | None = None,
+    event_time_ms: int = 0,
+    sequence: int | None = None,
+    deliver_at: datetime | None = None,
+    deliver_after: timedelta | None = None,
+) -> Entry:
+    """Check a message and make the entry of it; raises MessageTooLarge, BatchInvalid."""
+    key_bytes = 0 if key is None else len(key.encode())
+    if key_bytes > MAX_KEY_BYTES:
+        raise BatchInvalid(problem=f"a key has at most {MAX_KEY_BYTES} bytes")
+    size = len(value) + sum(len(each.encode()) for pair in (properties or {}).items() for each in pair)
+    if size > limit_bytes:
+        raise MessageTooLarge(size_bytes=size, limit_bytes=limit_bytes)
+    if properties or event_time_ms:
+        # What the format cannot hold must not be found out when it shares a batch with others.
+        encode_batch([Record(key, b"", NO_SEQUENCE, event_time_ms, properties or {})], published_at_ms=0)
+    return Entry(
+        key=key,
+        value=value,
+        hash16=_hash(key, sequence),
+        handle=handle,
+        properties=properties or {},
+        event_time_ms=event_time_ms,
+        sequence=NO_SEQUENCE if sequence is None else sequence,
+        numbered=sequence is not None,
+        deliver_at_ms=_deliver_at_ms(deliver_at, deliver_after),
+    )
+
+
+def _hash(key: str | None, sequence: int | None) -> int:
+    """Route by the key, or by the number: sent again, a message must come to where it was.
+
+    A keyless message without a number gets its hash from the segments' turns.
+    """
+    if key is not None:
+        return segment_hash(key_hash(key))
+    return 0 if sequence is None else segment_hash(key_hash(str(sequence // NUMBERED_PER_HASH)))
+
+
+def _deliver_at_ms(at: datetime | None, after: timedelta | None) -> int:
+    if at is None and after is None:
+        return 0
+    if at is not None and after is not None:
+        raise BatchInvalid(problem="it has two times of delivery")
+    if at is not None and at.tzinfo is None:
+        raise BatchInvalid(problem="its time of delivery has no time zone")
+    try:
+        due = at if after is None else datetime.fromtimestamp(time.time(), UTC) + after
+    except OverflowError as error:
+        raise BatchInvalid(problem=f"its delay of {after} is too long") from error
+    due_ms = 0 if due is None else int(due.timestamp() * 1000)
+    if due_ms <= 0:
+        raise BatchInvalid(problem=f"its time of delivery {due} is before 1970")
+    return due_ms
