@@ -259,3 +259,16 @@ def test_what_is_gone_is_named(port: SegmentPort) -> None:
     with pytest.raises(TopicDeleted):
         queues.reopened(topic=topic.name, subscription=subscription, segment_ids=[0])
     worker.give_back()
+
+
+def test_a_message_that_is_never_due_waits_for_ever_and_in_nobodys_way(port: SegmentPort) -> None:
+    topic = make_topic(segments=1)
+    worker = Worker(topic, queue_of(topic))
+    never = encode_batch([Record(None, b"never")], published_at_ms=0, deliver_at_ms=2**63 - 1)
+    segment_port().append(SegmentKey(topic.incarnation, 0), [never], producer=None)
+    append(topic, 0, "prompt")
+    assert values(worker.claim()) == {"prompt"}
+    worker.acknowledge(1)
+    waiting = worker.claim()
+    assert (waiting.batches, waiting.next_due_seconds is not None) == ((), True)
+    assert segment_port().backlog(SegmentKey(topic.incarnation, 0), subscription="q") == 1
