@@ -16,6 +16,7 @@ from scalable.api.node import node
 from scalable.api.sockets.following import FollowingSocket
 from scalable.api.sockets.lane import Message
 from scalable.api.sockets.outbox import HEADROOM_FRAMES, Outbox
+from scalable.api.sockets.pages import Pages
 from scalable.api.sockets.queue_gate import gates
 from scalable.api.sockets.queue_outcomes import Outcomes, Range, united
 from scalable.api.sockets.queue_reader import QueueContext, QueueReader
@@ -96,7 +97,7 @@ class QueueSocket(FollowingSocket):
             topic=self.topic,
             subscription=self.subscription,
             consumer=consumer,
-            pages=asyncio.Semaphore(MAX_PAGES),
+            pages=Pages(MAX_PAGES),
             deliver=self.push_when_room,
         )
         self.follow(self.subscription.incarnation)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from scalable.api.node import node
 from scalable.api.sampler import sampler
+from scalable.api.sockets.pages import Pages
 from scalable.api.sockets.queue_gate import SegmentGate, Turn, gates
 from scalable.domain.errors import TooManyRequests
 from scalable.domain.names import TopicName
@@ -25,7 +26,7 @@ class QueueContext:
     topic: TopicName
     subscription: SubscriptionView
     consumer: str
-    pages: asyncio.Semaphore
+    pages: Pages
     deliver: Callable[[str | bytes], Awaitable[None]]
 
 
@@ -62,21 +63,20 @@ class QueueReader:
         pages, result = self._context.pages, None
         async with gate.turn() as turn:
             # A consumer that does not take what it has must not stand in the way of those behind it.
-            if not pages.locked():
-                await pages.acquire()
+            if pages.take():
                 try:
                     turn.result = result = await self._claim(turn)
                 except BaseException:
-                    pages.release()
+                    pages.put_back()
                     raise
         if result is None:
-            await pages.acquire()
+            await pages.wait()
+            return False
         try:
-            if result is not None:
-                await self._deliver_all(result)
+            await self._deliver_all(result)
         finally:
-            pages.release()
-        return result is not None and result.drained
+            pages.put_back()
+        return result.drained
 
     async def give_back(self, *, count_delivery: bool = True) -> None:
         """Give back whatever this attachment has claimed; call it when `run` is over."""
