@@ -66,3 +66,19 @@ async def test_a_failure_reaches_all_that_wait_and_all_that_come() -> None:
         await waiting
     with pytest.raises(ConnectionError):
         await room.take(1)
+
+
+async def test_who_comes_late_does_not_overtake_one_that_was_let_in_just_now() -> None:
+    room, served = Room(max_bytes=10, max_messages=100), []
+
+    async def take(name: str) -> None:
+        await room.take(5)
+        served.append(name)
+
+    await room.take(10)
+    first = asyncio.create_task(take("first"))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(take("second"))
+    room.give(10)  # lets the first one in, which runs only after the second one has come
+    await asyncio.gather(first, second)
+    assert served == ["first", "second"]
