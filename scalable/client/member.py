@@ -85,10 +85,12 @@ class Member(ABC):
         return Inbox(self.topic)
 
     async def _say_farewell(self, connection: Connection) -> None:
-        """Tell the controller what it needs to know before the leave."""
+        """Tell the controller what it needs to know before the leave; nothing, unless a kind says so."""
+        return
 
     def _take(self, frame: Frame) -> None:
-        """Take a frame of the controller that is neither an assignment nor an error."""
+        """Take a frame of the controller that is neither an assignment nor an error; others are ignored."""
+        return
 
     # Life
 
