@@ -15,7 +15,7 @@ from scalable.services.access import Right, mint_token
 from tests.api.knocking import Session, socket_scope
 from tests.api.rest import NAMESPACE, Rest
 
-OPEN = {"livez"}
+OPEN = {"livez", "readyz"}
 PAGES_NAMESPACE = "webui"
 PARTS = {
     "tenant": "public",
@@ -24,6 +24,7 @@ PARTS = {
     "segment_id": "0",
     "other_segment_id": "1",
     "operation_id": "00000000-0000-4000-8000-000000000000",
+    "node_id": "00000000-0000-4000-8000-000000000001",
     "subscription": "s",
 }
 CALLERS = {
