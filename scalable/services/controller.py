@@ -16,8 +16,9 @@ from scalable.domain.errors import KeySharingMismatch, NoLeader
 from scalable.domain.lifetimes import resolve
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import SubscriptionType
+from scalable.services.positions import Start
 from scalable.services.settling import settle_locked
-from scalable.services.subscriptions import InitialPosition, create_subscription
+from scalable.services.subscriptions import create_subscription
 from scalable.store import leases, nodes, topics
 from scalable.store import subscriptions as store
 from scalable.store.leases import ControllerLeaseView
@@ -127,17 +128,19 @@ def find_or_create(
     *,
     name: TopicName,
     subscription: str,
-    initial_position: InitialPosition = "earliest",
+    initial_position: Start = "earliest",
     key_shared: bool = False,
+    kind: SubscriptionType = SubscriptionType.STREAM,
 ) -> SubscriptionView:
-    """Give a STREAM subscription, made if need be, that shares keys or does not.
+    """Give a subscription with assigned consumers, made if need be, that shares keys or does not.
 
-    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch, KeySharingMismatch.
+    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch, KeySharingMismatch; InvalidParameter for one
+    that is made and cannot begin there.
     """
     found = create_subscription(
         name=name,
         subscription=subscription,
-        kind=SubscriptionType.STREAM,
+        kind=kind,
         start=initial_position,
         key_shared=key_shared,
     )

@@ -17,9 +17,11 @@ from scalable.domain.errors import (
     TooManyRequests,
 )
 from scalable.domain.names import validate_part
+from scalable.domain.subscriptions import SubscriptionType
 from scalable.services import assignment, controller, messages
 from scalable.services.access import Right
 from scalable.services.assignment import AssignmentView, OwnedSegment
+from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -109,7 +111,8 @@ class ControllerSocket(FollowingSocket):
             controller.find_or_create,
             name=self.topic,
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
-            initial_position=frame.initial_position,
+            initial_position=_start_of(frame),
+            kind=SubscriptionType(frame.kind),
             key_shared=frame.key_shared,
         )
         key = (subscription.subscription_id, self.consumer)
@@ -190,6 +193,13 @@ class ControllerSocket(FollowingSocket):
     @property
     def _key(self) -> tuple[int, str]:
         return (self._subscription.subscription_id if self._subscription else 0), self.consumer
+
+
+def _start_of(frame: Register) -> Start:
+    if frame.checkpoint is not None:
+        positions = {int(key): position for key, position in frame.checkpoint.positions.items()}
+        return AtPositions(positions, frame.checkpoint.incarnation)
+    return frame.initial_position if frame.start_time_ms is None else AtTime(frame.start_time_ms)
 
 
 def _assignment_frame(view: AssignmentView, *, term: int, incarnation: int) -> Assignment:
