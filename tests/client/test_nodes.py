@@ -1,0 +1,125 @@
+"""Clients that know several nodes go on when the one they speak to dies."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+
+from launch.ports import free_port
+from scalable.client import Admin, ConnectionLost, Endpoint, Producer, StreamConsumer
+from scalable.domain.errors import TopicExists
+from tests.client.proxy import Relay
+from tests.processes import LiveNode, ProcessFactory
+
+TOPIC = "topic://public/default/several"
+QUICK = {"SCALABLE_NODE_HEARTBEAT_SECONDS": "0.2", "SCALABLE_NODE_TIMEOUT_SECONDS": "2"}
+
+
+def test_of_several_urls_the_first_is_used_until_it_fails() -> None:
+    endpoint = Endpoint("http://a/, http://b:1,http://a", "token")
+    assert endpoint.urls == ("http://a", "http://b:1")
+    assert Endpoint(["http://a/", "http://b:1"], "token").urls == endpoint.urls
+    endpoint.failed("http://b:1")
+    assert endpoint.url == "http://a", "one that is not in use says nothing about the one that is"
+    endpoint.failed("http://a")
+    endpoint.failed("http://a")
+    assert endpoint.url == "http://b:1", "two who noticed the same move on once"
+    endpoint.failed("http://b:1")
+    assert endpoint.url == "http://a"
+
+
+def test_a_named_node_is_preferred_and_the_others_stand_in() -> None:
+    endpoint = Endpoint("http://a,http://b", "token")
+    leader = endpoint.at("http://b/")
+    assert leader.urls == ("http://b", "http://a")
+    leader.failed("http://b")
+    assert (leader.url, endpoint.url) == ("http://a", "http://a")
+    assert endpoint.at("http://elsewhere").urls == ("http://elsewhere", "http://a", "http://b")
+    assert endpoint.at(None) is endpoint
+
+
+@pytest.mark.parametrize("urls", [[], "http://a,", ["http://a", "b"]])
+def test_a_list_with_what_is_no_url_is_refused(urls: list[str] | str) -> None:
+    with pytest.raises(ValueError, match="URL of a node"):
+        Endpoint(urls, "token")
+
+
+@pytest.fixture
+def nodes(processes: ProcessFactory) -> list[LiveNode]:
+    """Two nodes and the topic `several` of two segments."""
+    started = [processes.node(**QUICK), processes.node(**QUICK)]
+    with Admin(started[0].url, started[0].admin_token) as admin:
+        admin.create_topic(TOPIC, initial_segments=2)
+    return started
+
+
+def test_an_admin_asks_the_next_node(nodes: list[LiveNode]) -> None:
+    dead = f"http://127.0.0.1:{free_port()}"
+    with Admin([dead, nodes[1].url], nodes[0].admin_token) as admin:
+        with pytest.raises(TopicExists):
+            admin.create_topic(TOPIC)
+        assert admin.get_topic(TOPIC)["epoch"] == 0
+    with Admin([dead, dead + "1"], nodes[0].admin_token) as admin, pytest.raises(ConnectionLost):
+        admin.get_topic(TOPIC)
+
+
+async def test_what_a_node_may_have_done_is_not_asked_of_another(nodes: list[LiveNode]) -> None:
+    """The relay takes the request and cuts the answer: only a read is repeated elsewhere."""
+    async with Relay(nodes[0].url) as relay:
+        relay.hold()
+
+        def ask() -> tuple[str, int]:
+            with Admin([relay.url, nodes[1].url], nodes[0].admin_token, timeout_seconds=1.0) as admin:
+                with pytest.raises(ConnectionLost):
+                    admin.create_topic(f"{TOPIC}-too")
+                return "", int(admin.get_topic(TOPIC)["epoch"])
+
+        assert await asyncio.to_thread(ask) == ("", 0)
+
+
+async def test_producer_and_consumers_go_on_when_the_node_they_speak_to_is_killed(
+    nodes: list[LiveNode],
+) -> None:
+    urls, token = [node.url for node in nodes], nodes[0].admin_token
+    async with (
+        Producer(urls, TOPIC, token) as producer,
+        StreamConsumer(urls, TOPIC, "s", token, name="a") as consumer,
+    ):
+        expected = set()
+        for number in range(400):
+            expected.add(str(number).encode())
+            await producer.submit(f"key-{number % 7}", str(number).encode())
+            if number == 200:
+                nodes[0].process.send_signal(signal.SIGKILL)
+        await producer.flush(60)
+        found: set[bytes] = set()
+        while found != expected:
+            message = await consumer.receive(timeout_seconds=60)
+            consumer.acknowledge(message)
+            found.add(message.value)
+        await consumer.flush()
+
+
+async def test_a_consumer_without_a_leader_reads_and_acknowledges_at_another_node(
+    nodes: list[LiveNode], processes: ProcessFactory
+) -> None:
+    """The leader is dead and its lease, of an hour, is not over: the other node may not lead."""
+    patient = processes.node(**{**QUICK, "SCALABLE_NODE_TIMEOUT_SECONDS": "3600"})
+    other = processes.node(**{**QUICK, "SCALABLE_NODE_TIMEOUT_SECONDS": "3600"})
+    for node in nodes:
+        node.process.stop()
+    urls, token = [patient.url, other.url], patient.admin_token
+    async with StreamConsumer(urls, TOPIC, "s", token, name="a") as consumer:
+        patient.process.send_signal(signal.SIGKILL)
+        patient.process.wait(30)
+        async with Producer(other.url, TOPIC, token) as producer:
+            for number in range(20):
+                await producer.send(f"key-{number}", b"")
+        for _ in range(20):
+            consumer.acknowledge(await consumer.receive(timeout_seconds=60))
+        await consumer.flush()
+        with Admin(other.url, token) as admin:
+            left = await asyncio.to_thread(admin.subscription, TOPIC, "s")
+        assert left["msgBacklog"] == 0
