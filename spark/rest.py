@@ -30,7 +30,17 @@ Answer = tuple[bytes, Mapping[str, str]]
 
 
 class NodeRefused(Exception):
-    """The node answered that the request is wrong; repeating it does not help."""
+    """The node answered that the request is wrong; repeating it does not help.
+
+    `code` is the product's word for it, empty when the answer has none.
+    """
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message, code)
+        self.code = code
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class NodeUnavailable(Exception):
@@ -103,7 +113,8 @@ def _patiently(once: Callable[[], Answer], what: str, patience_seconds: float) -
         except urllib.error.HTTPError as error:
             if error.code not in _RETRIED_STATUSES:
                 # Spark prints a chain of causes in full; this sentence says all there is to know.
-                raise NodeRefused(f"{what}: {error.code} {_reason(error)}") from None
+                reason = _reason(error)
+                raise NodeRefused(f"{what}: {error.code} {reason}", _code(reason)) from None
             failure = str(error)
         except (OSError, HTTPException) as error:
             failure = str(error)
@@ -115,6 +126,13 @@ def _patiently(once: Callable[[], Answer], what: str, patience_seconds: float) -
 
 def _reason(error: urllib.error.HTTPError) -> str:
     return error.read(1000).decode(errors="replace")
+
+
+def _code(reason: str) -> str:
+    try:
+        return str(json.loads(reason)["code"])
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def _address(topic: TopicName) -> str:

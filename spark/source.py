@@ -11,6 +11,7 @@ Spark's own checkpoint directory is all that a query needs to go on.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ FORMAT = "scalable-topic"
 DEFAULT_MAX_MESSAGES = 10_000
 DEFAULT_MAX_BYTES = 4 * 1024 * 1024
 DEFAULT_PATIENCE_SECONDS = 60
+PRUNED = "segment_not_found"
+
+logger = logging.getLogger(__name__)
 
 SCHEMA = (
     "segment_id bigint, offset bigint, key string, value binary, sequence bigint, event_time timestamp,"
@@ -139,13 +143,25 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one slice; a page of batches becomes one Arrow batch."""
+        """Read one slice; a page of batches becomes one Arrow batch.
+
+        What was trimmed or pruned since the slice was planned is skipped: Spark repeats a planned slice after
+        a crash, however much later, and would never come past it.
+        """
         assert isinstance(partition, SegmentSlice)
         options, offset = self._options, partition.first
         while offset < partition.end:
-            page = options.node.batches(
-                options.topic, partition.segment_id, offset=offset, max_bytes=options.max_bytes
-            )
+            try:
+                page = options.node.batches(
+                    options.topic, partition.segment_id, offset=offset, max_bytes=options.max_bytes
+                )
+            except NodeRefused as refusal:
+                if refusal.code != PRUNED:
+                    raise
+                logger.warning(
+                    "Messages from %s of segment %s are gone: pruned", offset, partition.segment_id
+                )
+                return
             if page.next_offset <= offset:
                 raise NodeRefused(f"messages from {offset} of segment {partition.segment_id} are gone")
             yield _arrow_batch(partition, page.batches)

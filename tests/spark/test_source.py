@@ -8,6 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from scalable.domain.errors import ScalableError
@@ -15,7 +16,7 @@ from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.services import topics
+from scalable.services import pruning, topics
 from scalable.services.topics import TopicView
 from scalable.wire.batch import Codec, Record, encode_batch
 from spark.rest import NodeClient, NodeRefused, NodeUnavailable
@@ -135,6 +136,26 @@ def test_children_are_read_after_their_parents_end(stream: Stream, topic: TopicV
     batches = [{row["segment_id"] for row in batch} for batch in stream.run(maxMessagesPerSegment=2)]
     assert batches == [{0}, {0}, {low, high}]
     assert stream.values() == []
+
+
+def test_what_was_trimmed_or_pruned_is_skipped_and_its_children_are_read(
+    stream: Stream, topic: TopicView
+) -> None:
+    append(topic, "read 0")
+    assert stream.values() == ["read 0"]
+    for number in range(3):
+        append(topic, f"old {number}")
+    before = make_reader(stream.options).initialOffset()
+    reader = make_reader(stream.options)
+    planned = reader.partitions(before, reader.latestOffset(before, ReadAllAvailable()))
+    segment_port().trim(SegmentKey(topic.incarnation, 0), before_offset=2, max_batches=9)
+    assert [batch.num_rows for part in planned for batch in reader.read(part)] == [2]
+    drive(request(OperationKind.SPLIT, topic))
+    low, _ = (segment.segment_id for segment in layout_of(topic).active)
+    append(topic, "child", segment_id=low)
+    assert pruning.prune_topic(incarnation=topic.incarnation) == (0,)
+    assert [batch for part in planned for batch in reader.read(part)] == []
+    assert stream.values() == ["child"]
 
 
 def test_where_a_stream_starts(live_node: LiveNode, stream: Stream, topic: TopicView) -> None:
