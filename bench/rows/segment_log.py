@@ -1,16 +1,22 @@
 """Rows 7 and 8: the segment log against COPY of the same messages, one row each, in the same database."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
+from uuid import uuid4
 
 import psycopg
 from psycopg import sql
 
 from bench.harness import Bench, Comparison, bench_row
+from bench.produce import ProduceSocket
 from launch.demo.flights import read_flights
+from launch.sandbox import LiveNode
 from scalable.domain.keyspace import FULL_RANGE
+from scalable.domain.names import TopicName
 from scalable.segments.port import SegmentKey, SegmentPort
 from scalable.segments.registry import segment_port
+from scalable.services import topics
 from scalable.wire.batch import Codec, Record, decode_batch, encode_batch
 
 MESSAGES = 100_000
@@ -165,8 +171,37 @@ def append(bench: Bench) -> Iterator[Comparison]:
             floor=lambda: emptied(table.copy_records_in),
             product=lambda codec=codec: emptied(lambda: log.append(encode(records, codec))),  # type: ignore[misc]
         )
-    table.drop()
     log.drop()
+    yield from _through_the_socket(bench, table, records)
+    table.drop()
+
+
+def _through_the_socket(bench: Bench, table: CopiedTable, records: Sequence[Record]) -> Iterator[Comparison]:
+    node = bench.node()
+    with asyncio.Runner() as runner:
+        for codec in Codec:
+            batches = encode(records, codec)
+
+            def emptied() -> float:
+                table.empty()
+                return messages_per_second(table.copy_in)
+
+            yield bench.compare(
+                f"WebSocket, batches ready ({codec.name.lower()})",
+                floor=emptied,
+                product=lambda batches=batches: runner.run(_socket_rate(node, batches)),  # type: ignore[misc]
+                note="the goal through the WebSocket is >= 0.5",
+            )
+
+
+async def _socket_rate(node: LiveNode, batches: Sequence[bytes]) -> float:
+    """Send batches to a new topic and give the messages for each second until all are durable."""
+    topic = TopicName("public", "default", f"bench-{uuid4()}")
+    await asyncio.to_thread(topics.create_topic, name=topic, actor="bench")
+    async with ProduceSocket(node, topic, producer=PRODUCER) as socket:
+        started = time.perf_counter()
+        await socket.send_all(0, batches)
+        return MESSAGES / (time.perf_counter() - started)
 
 
 @bench_row(
