@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,3 +95,105 @@ def _whole(value: object) -> int:
 
 def _invalid(value: object, problem: str) -> InvalidParameter:
     return InvalidParameter(parameter="checkpoint", value=str(value)[:100], problem=problem)
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedExtent:
+    """Where a pruned segment ended, and which segments replaced it."""
+
+    end_offset: int
+    child_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Data that a checkpoint had before it and that is gone; reading goes on at the successors.
+
+    A segment of which only the front is gone is its own successor.
+    """
+
+    segment_id: int
+    successor_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """Where each kept segment is read on, which of them were read to their end, and what is gone."""
+
+    positions: Mapping[int, int]
+    ended: frozenset[int]
+    skipped: tuple[Skipped, ...]
+
+
+def resume(
+    checkpoint: Checkpoint, extents: Mapping[int, SegmentExtent], pruned: Mapping[int, PrunedExtent]
+) -> Resumption:
+    """Find where a reader goes on from a checkpoint, however old.
+
+    A segment without an entry was read to its end when one that came after it has an entry, else it is
+    unread. Raises InvalidParameter for a position behind a segment's end.
+    """
+    implied = _implied(checkpoint, extents, pruned)
+    positions: dict[int, int] = {}
+    skipped = [
+        Skipped(segment_id, _successors(segment_id, extents, pruned))
+        for segment_id, extent in sorted(pruned.items())
+        if checkpoint.positions.get(segment_id, extent.end_offset) < extent.end_offset
+    ]
+    for segment_id, extent in sorted(extents.items()):
+        position = checkpoint.positions.get(segment_id, extent.end_offset if segment_id in implied else 0)
+        if position > extent.end_offset:
+            raise _invalid(position, f"segment {segment_id} ends at {extent.end_offset}")
+        if position < extent.start_offset and segment_id in checkpoint.positions:
+            skipped.append(Skipped(segment_id, (segment_id,)))
+        positions[segment_id] = max(position, extent.start_offset)
+    ended = {key for key, one in extents.items() if one.terminated and positions[key] >= one.end_offset}
+    return Resumption(positions, frozenset(ended), tuple(skipped))
+
+
+def merge(checkpoints: Iterable[Checkpoint]) -> Checkpoint:
+    """Unite the checkpoints of several members, the highest position of each segment.
+
+    Raises InvalidParameter when there are none or they are of several lives of a topic.
+    """
+    known = list(checkpoints)
+    incarnations = {checkpoint.incarnation for checkpoint in known}
+    if len(incarnations) != 1:
+        raise _invalid(sorted(incarnations), "checkpoints of one topic's one life are united")
+    positions: dict[int, int] = {}
+    for checkpoint in known:
+        for segment_id, position in checkpoint.positions.items():
+            positions[segment_id] = max(position, positions.get(segment_id, 0))
+    return Checkpoint(incarnations.pop(), positions)
+
+
+def _implied(
+    checkpoint: Checkpoint, extents: Mapping[int, SegmentExtent], pruned: Mapping[int, PrunedExtent]
+) -> frozenset[int]:
+    """Name the kept segments of which something that came later has an entry."""
+    parents: dict[int, set[int]] = {key: set(one.parent_ids) for key, one in extents.items()}
+    for parent_id, one in pruned.items():
+        for child_id in one.child_ids:
+            parents.setdefault(child_id, set()).add(parent_id)
+    found: set[int] = set()
+    waiting = list(checkpoint.positions)
+    while waiting:
+        new = parents.get(waiting.pop(), set()) - found
+        found |= new
+        waiting.extend(new)
+    return frozenset(found)
+
+
+def _successors(
+    segment_id: int, extents: Mapping[int, SegmentExtent], pruned: Mapping[int, PrunedExtent]
+) -> tuple[int, ...]:
+    """Name the nearest kept segments that came after a pruned one."""
+    found: set[int] = set()
+    waiting = list(pruned[segment_id].child_ids)
+    while waiting:
+        child_id = waiting.pop()
+        if child_id in extents:
+            found.add(child_id)
+        elif child_id in pruned:
+            waiting.extend(pruned[child_id].child_ids)
+    return tuple(sorted(found))

@@ -12,11 +12,12 @@ from scalable.domain.layout import Layout
 from scalable.domain.names import SegmentName
 from scalable.domain.ownership import Ownership
 from scalable.domain.segment import Segment, SegmentState
-from scalable.domain.subscriptions import BucketKey
+from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.controller import Leader, require
 from scalable.services.settling import cursor_of, write_changes
+from scalable.store import checkpoints
 from scalable.store import subscriptions as store
 from scalable.store.subscriptions import AssignmentVersion, SubscriptionView
 
@@ -53,9 +54,17 @@ class AssignmentView:
 
 
 def release_segment(
-    *, subscription_id: int, consumer: str, segment_id: int, generation: int, bucket: int = 0
+    *,
+    subscription_id: int,
+    consumer: str,
+    segment_id: int,
+    generation: int,
+    bucket: int = 0,
+    position: int | None = None,
 ) -> None:
     """Pass a segment or entry bucket on when its owner has acknowledged what it was given.
+
+    A member of a CHECKPOINT group names the `position` at which the next owner goes on.
 
     Raises SegmentNotOwned, GenerationSuperseded, SubscriptionNotFound.
     """
@@ -68,6 +77,8 @@ def release_segment(
         if owned is None or segment_id not in layout.segments:
             raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
         after = owned.released(segment_id=segment_id, consumer=consumer, generation=generation)
+        if position is not None and subscription.type is SubscriptionType.CHECKPOINT:
+            checkpoints.write_position(subscription_id, segment_id, position)
         write_changes(subscription, layout, known, {key: after}, known.drained)
 
 
@@ -127,11 +138,15 @@ def _owned_segment(
         subscription=cursor_of(subscription, segment, key.bucket),
     )
     ranges = bucket_ranges(segment.entry_bucket_splits) if subscription.key_shared else (FULL_RANGE,)
+    position = 0 if cursor is None else cursor.position
+    if subscription.type is SubscriptionType.CHECKPOINT:
+        stopped = checkpoints.positions(subscription.subscription_id).get(segment.segment_id, 0)
+        position = max(position, stopped)
     return OwnedSegment(
         name=SegmentName(leader.topic, segment.hash_range, segment.segment_id),
         state=segment.state,
         generation=owned.generation,
-        position=0 if cursor is None else cursor.position,
+        position=position,
         bucket=key.bucket,
         bucket_range=ranges[key.bucket],
     )

@@ -1,0 +1,145 @@
+"""CHECKPOINT groups: ends that members report, commits that let go, restores in either direction.
+
+Such a group acknowledges nothing. Its cursors are what its last commit needs kept; what it has read to the
+end is what its members reported (PIP-468, Consumer Registration).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from scalable import announce
+from scalable.domain.checkpoint import Checkpoint, Resumption, SegmentExtent, Skipped, resume
+from scalable.domain.errors import (
+    GenerationSuperseded,
+    InvalidParameter,
+    PositionInvalid,
+    SegmentNotOwned,
+    SubscriptionTypeMismatch,
+)
+from scalable.domain.layout import Layout
+from scalable.domain.ownership import Ownership
+from scalable.domain.subscriptions import BucketKey, SubscriptionType
+from scalable.segments.port import SegmentKey
+from scalable.segments.registry import segment_port
+from scalable.services.cursors import Cursor, Move, moving_cursors
+from scalable.services.settling import settle_locked, sought
+from scalable.store import checkpoints as store
+from scalable.store import subscriptions, topics
+from scalable.store.subscriptions import SubscriptionView
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The positions that a group holds now, and what its checkpoint pointed at and is gone."""
+
+    checkpoint: Checkpoint
+    skipped: tuple[Skipped, ...]
+
+
+def report_end(
+    *, subscription_id: int, consumer: str, segment_id: int, generation: int, position: int
+) -> None:
+    """Note that the owner has read a segment to its end, which opens its successors; again is fine.
+
+    Raises SubscriptionNotFound, SubscriptionTypeMismatch, SegmentNotOwned, GenerationSuperseded,
+    PositionInvalid, SegmentStoreMissing.
+    """
+    with transaction.atomic():
+        locked = _checked(subscriptions.lock(subscription_id))
+        known = subscriptions.ownerships(subscription_id)
+        owned = known.owned.get(BucketKey(segment_id), Ownership())
+        if segment_id in known.drained and owned.generation == generation:
+            return
+        _require_owner(owned, consumer=consumer, segment_id=segment_id, generation=generation)
+        stats = segment_port().stats(SegmentKey(locked.incarnation, segment_id))
+        if not stats.terminated or position < stats.end_offset:
+            problem = f"the segment is not read to its end, {stats.end_offset}, or not sealed"
+            raise PositionInvalid(segment_id=segment_id, position=position, problem=problem)
+        store.write_position(subscription_id, segment_id, stats.end_offset)
+        settle_locked(locked, ended={segment_id})
+
+
+def commit(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
+    """Let go of what lies before a checkpoint; floors never move back, and unnamed segments keep theirs.
+
+    Raises TopicNotFound, SubscriptionNotFound, SubscriptionTypeMismatch, InvalidParameter.
+    """
+    with transaction.atomic():
+        locked, resumption = _lock_and_resume(subscription_id, checkpoint)
+        floors = _floors(locked)
+        moves = {
+            key: position
+            for key, position in resumption.positions.items()
+            if key in floors and position > floors[key]
+        }
+        with moving_cursors(_moves(locked, moves)):
+            pass
+        return Held(Checkpoint(locked.incarnation, floors | moves), resumption.skipped)
+
+
+def restore(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
+    """Let the whole group go on from a checkpoint, also backwards as far as messages are kept.
+
+    Every owner goes on under a new generation. Raises as `commit`.
+    """
+    with transaction.atomic():
+        locked, resumption = _lock_and_resume(subscription_id, checkpoint)
+        with moving_cursors(_moves(locked, resumption.positions)):
+            store.clear_positions(subscription_id)
+            sought(locked, segment_ids=set(resumption.positions), ended=resumption.ended)
+        announce.publish(announce.AssignmentChanged(subscription_id, locked.incarnation))
+        return Held(Checkpoint(locked.incarnation, resumption.positions), resumption.skipped)
+
+
+def _lock_and_resume(subscription_id: int, checkpoint: Checkpoint) -> tuple[SubscriptionView, Resumption]:
+    """Lock the topic, so that nothing is pruned meanwhile, then the group."""
+    topic = topics.lock_incarnation(checkpoint.incarnation)
+    locked = _checked(subscriptions.lock(subscription_id))
+    if locked.incarnation != checkpoint.incarnation:
+        problem = f"it is of another topic or life of its name than {locked.incarnation}"
+        raise InvalidParameter(parameter="checkpoint", value=checkpoint.incarnation, problem=problem)
+    extents = _extents(locked.incarnation, topic.layout)
+    return locked, resume(checkpoint, extents, store.pruned_extents(locked.incarnation))
+
+
+def _checked(subscription: SubscriptionView) -> SubscriptionView:
+    if subscription.type is not SubscriptionType.CHECKPOINT:
+        raise SubscriptionTypeMismatch(
+            subscription=subscription.name,
+            current_type=subscription.type.value,
+            requested_type=SubscriptionType.CHECKPOINT.value,
+        )
+    return subscription
+
+
+def _require_owner(owned: Ownership, *, consumer: str, segment_id: int, generation: int) -> None:
+    if generation < owned.generation:
+        raise GenerationSuperseded(
+            segment_id=segment_id, generation=generation, current_generation=owned.generation
+        )
+    if owned.owner != consumer or generation != owned.generation:
+        raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
+
+
+def _extents(incarnation: int, layout: Layout) -> dict[int, SegmentExtent]:
+    found = {}
+    for segment_id, segment in layout.segments.items():
+        stats = segment_port().stats(SegmentKey(incarnation, segment_id))
+        found[segment_id] = SegmentExtent(
+            stats.start_offset, stats.end_offset, stats.terminated, segment.parent_ids
+        )
+    return found
+
+
+def _floors(group: SubscriptionView) -> dict[int, int]:
+    rows = segment_port().backlogs(incarnation=group.incarnation, subscription=group.name)
+    return {row.segment_id: row.position for row in rows}
+
+
+def _moves(group: SubscriptionView, positions: Mapping[int, int]) -> dict[Cursor, Move]:
+    return {
+        Cursor(SegmentKey(group.incarnation, segment_id), group.name): Move(position)
+        for segment_id, position in positions.items()
+    }

@@ -1,0 +1,30 @@
+"""Where members of a CHECKPOINT group stopped, by segment, and what is remembered of pruned segments."""
+
+from collections.abc import Mapping
+
+from scalable.domain.checkpoint import PrunedExtent
+from scalable.models import Assignment, PrunedSegment
+
+
+def positions(subscription_id: int) -> dict[int, int]:
+    """Read where the last owner of each segment stopped; segments of which nobody said so are left out."""
+    rows = Assignment.objects.filter(subscription_id=subscription_id, position__isnull=False)
+    return {segment_id: position or 0 for segment_id, position in rows.values_list("segment_id", "position")}
+
+
+def write_position(subscription_id: int, segment_id: int, position: int) -> None:
+    """Note where the owner stopped; the caller holds the subscription's lock."""
+    rows = Assignment.objects.filter(subscription_id=subscription_id, segment_id=segment_id)
+    rows.update(position=position)
+
+
+def clear_positions(subscription_id: int) -> None:
+    """Forget where owners stopped, for the group goes on elsewhere; the caller holds its lock."""
+    Assignment.objects.filter(subscription_id=subscription_id).update(position=None)
+
+
+def pruned_extents(incarnation: int) -> Mapping[int, PrunedExtent]:
+    """Read what is remembered of pruned segments."""
+    rows = PrunedSegment.objects.filter(topic_id=incarnation)
+    found = rows.values_list("segment_id", "end_offset", "child_ids")
+    return {segment_id: PrunedExtent(end, tuple(child_ids)) for segment_id, end, child_ids in found}

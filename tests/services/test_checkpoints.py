@@ -1,0 +1,123 @@
+"""CHECKPOINT groups: ends open children, commits move forward only, restores withdraw what came after."""
+
+import pytest
+
+from scalable.domain.checkpoint import Checkpoint
+from scalable.domain.errors import GenerationSuperseded, InvalidParameter, PositionInvalid, SegmentNotOwned
+from scalable.domain.operations import OperationKind
+from scalable.domain.subscriptions import SubscriptionType
+from scalable.segments.registry import segment_port
+from scalable.services import assignment, checkpoints, controller
+from scalable.services.topics import TopicView
+from scalable.store.subscriptions import SubscriptionView
+from tests.services.group import Group
+from tests.topology import append, drive, make_topic, request
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("port")]
+
+
+class CheckpointGroup(Group):
+    """The CHECKPOINT group `s` of a topic of one segment, which was split after three messages."""
+
+    @property
+    def subscription(self) -> SubscriptionView:
+        return controller.find_or_create(
+            name=self.topic.name, subscription="s", kind=SubscriptionType.CHECKPOINT
+        )
+
+    def end(self, consumer: str, segment_id: int, position: int, generation: int | None = None) -> None:
+        checkpoints.report_end(
+            subscription_id=self.subscription_id,
+            consumer=consumer,
+            segment_id=segment_id,
+            generation=self.generation(segment_id) if generation is None else generation,
+            position=position,
+        )
+
+    def commit(self, **positions: int) -> checkpoints.Held:
+        return checkpoints.commit(subscription_id=self.subscription_id, checkpoint=self.at(**positions))
+
+    def restore(self, **positions: int) -> checkpoints.Held:
+        return checkpoints.restore(subscription_id=self.subscription_id, checkpoint=self.at(**positions))
+
+    def at(self, **positions: int) -> Checkpoint:
+        return Checkpoint(self.topic.incarnation, {int(key[1:]): value for key, value in positions.items()})
+
+    def floor(self, segment_id: int) -> int:
+        state = segment_port().cursor(self.key(segment_id), subscription="s")
+        return -1 if state is None else state.position
+
+
+def split_group() -> CheckpointGroup:
+    topic: TopicView = make_topic(segments=1)
+    group = CheckpointGroup(topic)
+    group.join("a")
+    for number in range(3):
+        append(topic, 0, str(number))
+    drive(request(OperationKind.SPLIT, topic))
+    return group
+
+
+def test_a_reported_end_opens_the_children_and_may_be_reported_again() -> None:
+    group = split_group()
+    assert group.owners() == {0: "a"}
+    generation = group.generation(0)
+    with pytest.raises(PositionInvalid):
+        group.end("a", 0, 2)
+    group.end("a", 0, 3)
+    group.end("a", 0, 3, generation)
+    assert group.owners() == {1: "a", 2: "a"}
+    assert group.floor(0) == 0, "an end lets nothing go"
+
+
+def test_only_the_owner_reports_an_end() -> None:
+    group = split_group()
+    with pytest.raises(SegmentNotOwned):
+        group.end("b", 0, 3)
+    with pytest.raises(GenerationSuperseded):
+        group.end("a", 0, 3, group.generation(0) - 1)
+
+
+def test_a_commit_moves_floors_forward_only() -> None:
+    group = split_group()
+    assert group.commit(s0=2).checkpoint.positions[0] == 2
+    assert group.commit(s0=1).checkpoint.positions[0] == 2
+    assert group.floor(0) == 2
+    with pytest.raises(InvalidParameter):
+        group.commit(s0=4)
+    assert group.floor(0) == 2
+
+
+def test_a_restore_goes_back_and_withdraws_the_children() -> None:
+    group = split_group()
+    group.end("a", 0, 3)
+    before = group.generation(1)
+    group.restore(s0=1)
+    assert group.owners() == {0: "a"}
+    assert group.generation(1) > before
+    assert [owned.position for owned in group.view("a").segments] == [1]
+    group.restore(s1=0)
+    assert group.owners() == {1: "a", 2: "a"}, "a child with an entry tells that its parent was read"
+
+
+def test_a_checkpoint_of_another_topic_changes_nothing() -> None:
+    group, other = split_group(), make_topic("other", segments=1)
+    with pytest.raises(InvalidParameter):
+        checkpoints.restore(
+            subscription_id=group.subscription_id, checkpoint=Checkpoint(other.incarnation, {0: 1})
+        )
+    assert group.owners() == {0: "a"}
+
+
+def test_the_next_owner_goes_on_where_the_last_one_stopped() -> None:
+    group = split_group()
+    assignment.release_segment(
+        subscription_id=group.subscription_id,
+        consumer="a",
+        segment_id=0,
+        generation=group.generation(0),
+        position=2,
+    )
+    group.leave("a")
+    group.join("b")
+    assert [owned.position for owned in group.view("b").segments] == [2]
