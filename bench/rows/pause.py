@@ -14,14 +14,19 @@ import psycopg
 from bench.harness import Bench, Comparison, bench_row
 from bench.produce import ProduceSocket
 from launch.sandbox import LiveNode
+from launch.services import worker_spec
 from scalable import announce
 from scalable.client import BatchLimits, Producer
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.domain.names import TopicName
-from scalable.services import driver, scaling, topics
+from scalable.domain.operations import Phase
+from scalable.services import scaling, topics
+from scalable.store.operations import read
 from tasks.apps import enqueue
 
 SPLITS_PER_ROUND = 10
+POLL_SECONDS = 0.02
+WAIT_SECONDS = 60
 FLOORS_PER_ROUND = 50
 QUIET_SECONDS = 2.0
 PAUSE_SECONDS = 0.1
@@ -74,7 +79,11 @@ class SplitUnderLoad:
         layout = topics.get_topic(name=self.name).layout
         segment = next(each for each in layout.active if each.hash_range.contains(hash16))
         request = scaling.request_split(name=self.name, segment_id=segment.segment_id, actor="bench")
-        driver.drive_operation(operation_id=request.operation_id, runner="bench")
+        deadline = time.monotonic() + WAIT_SECONDS
+        while read(request.operation_id).phase not in (Phase.COMMITTED, Phase.NOTIFIED):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"split {request.operation_id} was not done in {WAIT_SECONDS} seconds")
+            time.sleep(POLL_SECONDS)
 
     def others(self, since: float) -> list[float]:
         """Give the durations of the sends to the other range that began later."""
@@ -133,6 +142,8 @@ async def floor_p99(bench: Bench, node: LiveNode) -> float:
 def pause(bench: Bench) -> Iterator[Comparison]:
     """Send one key all the time while its segment is split; then watch a key of another segment."""
     announce.silence(enqueue)
+    announce.listen(enqueue)
+    bench.processes.run(worker_spec(environment={"REDIS_URL": bench.redis_url}, name="bench-pause"))
     with psycopg.connect(bench.database_url, autocommit=True) as connection:
         connection.execute("CREATE TABLE bench_pause AS SELECT 1 AS id, 0 AS value")
     node = bench.node()
@@ -153,3 +164,4 @@ def pause(bench: Bench) -> Iterator[Comparison]:
             product=partial(run, partial(others_p99, node, splitting=True)),
             note="to be at most 1.1; the split runs on the same two cores",
         )
+    announce.silence(enqueue)
