@@ -2,6 +2,7 @@
 
 from scalable.client.admin import Admin, BatchPage
 from scalable.client.batches import BatchLimits, MessageId
+from scalable.client.checkpoint_consumer import CheckpointConsumer
 from scalable.client.connection import ConnectionLost, Endpoint
 from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Message
@@ -16,6 +17,7 @@ __all__ = [
     "Admin",
     "BatchLimits",
     "BatchPage",
+    "CheckpointConsumer",
     "ConnectionLost",
     "Endpoint",
     "KeySharedConsumer",

@@ -116,7 +116,13 @@ class ConsumeLink:
         permits = max(1, self._prefetch - len(held.waiting))
         segment_id, bucket = held.key
         await connection.send(
-            Attach(segment_id=segment_id, generation=held.generation, permits=permits, bucket=bucket)
+            Attach(
+                segment_id=segment_id,
+                generation=held.generation,
+                permits=permits,
+                bucket=bucket,
+                position=held.begin_at,
+            )
         )
 
     async def _receive(self, connection: Connection) -> None:

@@ -68,6 +68,11 @@ class OwnedSegment:
         return self.releasing and not self.attached and self.durable >= self.handed_out
 
     @property
+    def begin_at(self) -> int | None:
+        """Name the position from which a socket delivers; None for the cursor's."""
+        return None
+
+    @property
     def unacknowledged(self) -> bool:
         """Tell whether there are acknowledgements of the application that are not durable yet."""
         return self.durable < self.acknowledged

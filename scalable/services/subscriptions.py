@@ -86,6 +86,15 @@ def find_subscription(*, name: TopicName, subscription: str, kind: SubscriptionT
     return store.get(store.incarnation_of(name), subscription, expected=kind)
 
 
+def find_assigned(*, name: TopicName, subscription: str) -> SubscriptionView:
+    """A subscription whose segments are assigned: STREAM or CHECKPOINT; raises as `find_subscription`."""
+    validate_part(subscription, "subscription")
+    found = store.find(store.incarnation_of(name), subscription)
+    is_group = found is not None and found.type is SubscriptionType.CHECKPOINT
+    kind = SubscriptionType.CHECKPOINT if is_group else SubscriptionType.STREAM
+    return find_subscription(name=name, subscription=subscription, kind=kind)
+
+
 def delete_subscription(*, name: TopicName, subscription: str) -> None:
     """Delete a subscription with its cursors, which ends its consumers.
 

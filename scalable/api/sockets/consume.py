@@ -23,7 +23,7 @@ from scalable.domain.errors import (
     TopicDeleted,
 )
 from scalable.domain.names import validate_part
-from scalable.domain.subscriptions import BucketKey, SubscriptionType
+from scalable.domain.subscriptions import BucketKey
 from scalable.services import subscriptions
 from scalable.services.access import Right
 from scalable.store.subscriptions import SubscriptionView
@@ -67,10 +67,9 @@ class ConsumeSocket(FollowingSocket):
         """Check the subscription and begin to follow it."""
         consumer = validate_part(hello.consumer or "", "consumer")
         self.subscription = await node.call(
-            subscriptions.find_subscription,
+            subscriptions.find_assigned,
             name=self.topic,
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
-            kind=SubscriptionType.STREAM,
         )
         self._acks = Acknowledgements(self.subscription, consumer, push=self.push, refuse=self._refuse_ack)
         self._context = ReaderContext(

@@ -8,31 +8,41 @@ from scalable.api.hub import hub, subscription_key, topic_key
 from scalable.api.leader import Led
 from scalable.api.node import node
 from scalable.api.sockets.following import FollowingSocket
+from scalable.domain.checkpoint import Checkpoint
 from scalable.domain.errors import (
     FrameInvalid,
     GenerationSuperseded,
+    InvalidParameter,
+    PositionInvalid,
     SegmentNotOwned,
+    SegmentStoreMissing,
     SessionSuperseded,
     SubscriptionNotFound,
     TooManyRequests,
 )
 from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.services import assignment, controller, messages
+from scalable.services import assignment, checkpoints, controller, messages
 from scalable.services.access import Right
 from scalable.services.assignment import AssignmentView, OwnedSegment
+from scalable.services.checkpoints import Held
 from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
     AssignedSegment,
     Assignment,
+    CheckpointBody,
+    Commit,
+    Committed,
     ControllerClientFrame,
     Frame,
     Hello,
     Leave,
     Register,
     Released,
+    Restore,
+    SegmentEnded,
     Welcome,
     decoder,
 )
@@ -99,6 +109,10 @@ class ControllerSocket(FollowingSocket):
                     await self._register(frame)
                 case Released():
                     await self._release(frame)
+                case SegmentEnded():
+                    await self._report_end(frame)
+                case Commit() | Restore():
+                    await self._move_group(frame)
                 case Leave():
                     await self._leave()
                     return
@@ -144,9 +158,41 @@ class ControllerSocket(FollowingSocket):
                 segment_id=frame.segment_id,
                 generation=frame.generation,
                 bucket=frame.bucket,
+                position=frame.position,
             )
         except (SegmentNotOwned, GenerationSuperseded) as error:
             self.refuse(error, segment_id=frame.segment_id, bucket=frame.bucket)
+
+    async def _report_end(self, frame: SegmentEnded) -> None:
+        try:
+            await node.call(
+                checkpoints.report_end,
+                subscription_id=self._registered.subscription_id,
+                consumer=self.consumer,
+                segment_id=frame.segment_id,
+                generation=frame.generation,
+                position=frame.position,
+            )
+        except (SegmentNotOwned, GenerationSuperseded, PositionInvalid, SegmentStoreMissing) as error:
+            self.refuse(error, segment_id=frame.segment_id)
+
+    async def _move_group(self, frame: Commit | Restore) -> None:
+        subscription, body = self._registered, frame.checkpoint
+        if body.incarnation != subscription.incarnation:
+            problem = f"it is of another life of this topic's name, which now has {subscription.incarnation}"
+            raise InvalidParameter(parameter="checkpoint", value=body.incarnation, problem=problem)
+        held = await node.call(
+            checkpoints.commit if isinstance(frame, Commit) else checkpoints.restore,
+            subscription_id=subscription.subscription_id,
+            checkpoint=Checkpoint(body.incarnation, {int(key): at for key, at in body.positions.items()}),
+        )
+        self.push(_committed_frame(frame.request_id, held))
+
+    @property
+    def _registered(self) -> SubscriptionView:
+        if self._subscription is None:
+            raise FrameInvalid(problem="the consumer is not registered")
+        return self._subscription
 
     async def _leave(self) -> None:
         """Leave, if there is something to leave and it is this socket's; then close."""
@@ -193,6 +239,15 @@ class ControllerSocket(FollowingSocket):
     @property
     def _key(self) -> tuple[int, str]:
         return (self._subscription.subscription_id if self._subscription else 0), self.consumer
+
+
+def _committed_frame(request_id: int, held: Held) -> Committed:
+    positions = {str(key): position for key, position in held.checkpoint.positions.items()}
+    return Committed(
+        request_id=request_id,
+        checkpoint=CheckpointBody(incarnation=held.checkpoint.incarnation, positions=positions),
+        skipped=[(one.segment_id, list(one.successor_ids)) for one in held.skipped],
+    )
 
 
 def _start_of(frame: Register) -> Start:

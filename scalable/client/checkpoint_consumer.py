@@ -1,0 +1,176 @@
+"""The checkpoint consumer: exclusive segments of a group whose positions the application keeps."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from types import TracebackType
+
+from scalable.client.connection import Connection, ConnectionLost, Urls
+from scalable.client.inbox import Inbox, Message, OwnedSegment
+from scalable.client.member import DEFAULT_PREFETCH_MESSAGES, Member
+from scalable.client.starts import Start, checkpoint_body, checkpoint_of, registration
+from scalable.domain.checkpoint import Checkpoint, Skipped
+from scalable.domain.names import TopicName
+from scalable.wire.frames import (
+    Commit,
+    Committed,
+    Frame,
+    Register,
+    Released,
+    Restore,
+    SegmentEnded,
+)
+
+
+class CheckpointSegment(OwnedSegment):
+    """A segment of a group: nothing is acknowledged, and its end is told once the application is past it."""
+
+    end_offset: int | None = None
+    end_due = end_told = False
+
+    @property
+    def is_past_its_end(self) -> bool:
+        """Tell whether the application was given all that there is."""
+        return self.end_offset is not None and self.handed_out >= self.end_offset and not self.waiting
+
+    def lose_connection(self) -> None:
+        """Forget what only the lost socket knew; an end is told again."""
+        super().lose_connection()
+        self.end_told = False
+
+    @property
+    def may_be_released(self) -> bool:
+        """Tell whether nothing more can come."""
+        return self.releasing and not self.attached
+
+    @property
+    def begin_at(self) -> int | None:
+        """Name the position from which a socket delivers."""
+        return self.received
+
+    def skip_to(self, position: int) -> None:
+        """Note where the segment ends."""
+        self.end_offset = position
+
+
+class CheckpointConsumer(Member):
+    """One member of a CHECKPOINT group; use it as `async with CheckpointConsumer(...) as consumer`.
+
+    It acknowledges nothing: `checkpoint()` gives what this member handed out, to be kept by the application.
+    `start` is where a new group begins; one that exists goes back to a checkpoint by `restore`.
+    `skipped` collects what checkpoints pointed at and is pruned.
+    """
+
+    def __init__(
+        self,
+        url: Urls,
+        topic: TopicName | str,
+        token: str,
+        *,
+        group: str,
+        name: str | None = None,
+        start: Start = "earliest",
+        prefetch_messages: int = DEFAULT_PREFETCH_MESSAGES,
+    ) -> None:
+        super().__init__(url, topic, group, token, name=name, prefetch_messages=prefetch_messages)
+        self._inbox = Inbox(self.topic, CheckpointSegment)
+        self._first = registration(start, kind="CHECKPOINT")
+        self._finished: dict[int, int] = {}
+        self._requests: dict[int, asyncio.Future[Committed]] = {}
+        self._outgoing: list[Commit | Restore] = []
+        self._numbers = count(1)
+        self._failed = False
+        self.skipped: list[Skipped] = []
+
+    def checkpoint(self) -> Checkpoint:
+        """Give the position behind the last message of each segment that was handed out here."""
+        if self._incarnation is None:
+            raise ConnectionLost(1000, "the consumer was not started")
+        return Checkpoint(self._incarnation, self._finished | self._inbox.positions())
+
+    async def commit(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Let go of what lies before it, and give what the group holds; raises what ends the consumer."""
+        return await self._request(
+            Commit(checkpoint=checkpoint_body(checkpoint), request_id=next(self._numbers))
+        )
+
+    async def restore(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Let the whole group go on from a checkpoint, and give where it goes on; raises as `commit`."""
+        self._finished.clear()
+        return await self._request(
+            Restore(checkpoint=checkpoint_body(checkpoint), request_id=next(self._numbers))
+        )
+
+    async def _request(self, frame: Commit | Restore) -> Checkpoint:
+        answer = self._requests[frame.request_id] = asyncio.get_running_loop().create_future()
+        self._outgoing.append(frame)
+        self._pulse()
+        while not answer.done():
+            self._raise_failure()
+            changed = asyncio.ensure_future(self._changed.wait())
+            await asyncio.wait({answer, changed}, return_when=asyncio.FIRST_COMPLETED)
+            changed.cancel()
+        committed = answer.result()
+        self.skipped += [Skipped(segment_id, tuple(ids)) for segment_id, ids in committed.skipped]
+        return checkpoint_of(committed.checkpoint)
+
+    # The session
+
+    def _registration(self) -> Register:
+        if self._incarnation is None:
+            return self._first
+        return Register(kind="CHECKPOINT")  # back again: the group's own positions go on
+
+    def _take(self, frame: Frame) -> None:
+        if isinstance(frame, Committed):
+            answer = self._requests.pop(frame.request_id, None)
+            if answer is not None and not answer.done():
+                answer.set_result(frame)
+            self._pulse()
+
+    def _next_message(self) -> Message | None:
+        """Hand out the next message; to ask for it says that the application is done with the last one."""
+        for held in self._inbox.owned.values():
+            if isinstance(held, CheckpointSegment) and held.is_past_its_end:
+                held.end_due = True
+                self._pulse()
+        return super()._next_message()
+
+    async def _give_up_segments(self, connection: Connection) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        for frame in outgoing:
+            await connection.send(frame)
+        for held in list(self._inbox.owned.values()):
+            if isinstance(held, CheckpointSegment) and held.end_due and not held.end_told:
+                held.end_told = True
+                self._finished[held.segment_id] = held.handed_out
+                await connection.send(
+                    SegmentEnded(
+                        segment_id=held.segment_id, generation=held.generation, position=held.handed_out
+                    )
+                )
+            elif held.may_be_released:
+                await self._release(connection, held)
+                self._inbox.forget(held.key)
+
+    async def _say_farewell(self, connection: Connection) -> None:
+        if not self._failed:
+            for held in self._inbox.owned.values():
+                await self._release(connection, held)
+
+    async def _release(self, connection: Connection, held: OwnedSegment) -> None:
+        self._finished[held.segment_id] = held.handed_out
+        await connection.send(
+            Released(segment_id=held.segment_id, generation=held.generation, position=held.handed_out)
+        )
+
+    async def _finish(self) -> None:
+        """Nothing is acknowledged; positions go out with the farewell."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave; after an error of the application the next owner goes on from the last commit."""
+        self._failed = error is not None
+        await self.close()
