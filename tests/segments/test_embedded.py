@@ -11,7 +11,7 @@ from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.port import ReadResult, SegmentPort
 from scalable.segments.registry import EXTERNAL_ALIAS
 from scalable.segments.schema import install_schema, remove_schema
-from tests.segments.samples import batch, in_threads, new_store, sequences
+from tests.segments.samples import batch, fresh_key, in_threads, new_store, sequences
 from tests.segments.suite import SegmentSuite
 
 
@@ -171,3 +171,36 @@ def test_an_acknowledgement_counts_the_one_that_it_waited_for(embedded_port: Emb
         return embedded_port.acknowledge(key, subscription="s", generation=0, position=3).position
 
     assert in_threads([first, second]) == [7, 7]
+
+
+def test_what_the_first_version_of_the_schema_stored_can_be_shared(external_port: EmbeddedSegments) -> None:
+    connection = connections[EXTERNAL_ALIAS]
+    remove_schema(connection)
+    install_schema(connection, up_to=1)
+    key, payload = fresh_key(), batch(0, 3)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT segment_create(%s, 0, 0, 65535, ARRAY['s'], NULL, NULL)", [key.incarnation])
+        cursor.execute(
+            "SELECT segment_append(%s, 0, 'p', '{3}', '{0}', '{65535}', '{0}', '{2}', ARRAY[%s], ARRAY[%s])",
+            [key.incarnation, len(payload), payload],
+        )
+        cursor.execute(
+            "SELECT segment_acknowledge(%s, 0, 's', 0, NULL, 1)",
+            [key.incarnation],
+        )
+    install_schema(connection)
+    created_ms = external_port.stats(key).created_at_ms
+    assert external_port.offset_at(key, time_ms=created_ms) == 0
+    assert external_port.offset_at(key, time_ms=created_ms + 1) == 3
+    assert external_port.backlog(key, subscription="s") == 2
+    result = external_port.claim(
+        key,
+        subscription="s",
+        consumer="c",
+        session="x",
+        max_messages=9,
+        max_bytes=10_000,
+        lease_seconds=60,
+    )
+    assert [claimed.ranges for claimed in result.batches] == [((1, 3, 1),)]
+    assert external_port.append(key, [payload], producer="p")[0].duplicate
