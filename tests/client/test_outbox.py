@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -176,7 +177,7 @@ class NumberedWorld(World):
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 600))
 def test_numbers_of_the_application_survive_its_death(seed: int, steps: int) -> None:
     world = NumberedWorld(seed)
-    weights = {**STEPS, NumberedWorld.die: 1}
+    weights: dict[Callable[..., None], int] = {**STEPS, NumberedWorld.die: 1}
     for step in world.random.choices(list(weights), weights=list(weights.values()), k=steps):
         getattr(world, step.__name__)()
     world.finish()
