@@ -77,7 +77,7 @@ class Launched:
 
     def children(self, *words: str) -> list[psutil.Process]:
         """Return the processes whose command line has all the words, oldest first."""
-        found = [p for p in marked(self.mark) if all(word in " ".join(p.cmdline()) for word in words)]
+        found = [p for p in marked(self.mark) if all(word in command_line(p) for word in words)]
         return sorted(found, key=lambda process: float(process.create_time()))
 
     def child(self, *words: str) -> psutil.Process:
@@ -95,6 +95,14 @@ class Launched:
         if self.process is not None and self.process.poll() is None:
             self.signal(signal.SIGTERM)
         remove_postgres(directory=self.data / "postgres")
+
+
+def command_line(process: psutil.Process) -> str:
+    """The words of a process; none when it ended meanwhile."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 @pytest.fixture
