@@ -78,6 +78,7 @@ class CheckpointConsumer(Member):
         self._first = registration(start, kind="CHECKPOINT")
         self._finished: dict[int, int] = {}
         self._requests: dict[int, asyncio.Future[Committed]] = {}
+        self._unanswered: dict[int, Commit | Restore] = {}
         self._outgoing: list[Commit | Restore] = []
         self._numbers = count(1)
         self._failed = False
@@ -104,6 +105,7 @@ class CheckpointConsumer(Member):
 
     async def _request(self, frame: Commit | Restore) -> Checkpoint:
         answer = self._requests[frame.request_id] = asyncio.get_running_loop().create_future()
+        self._unanswered[frame.request_id] = frame
         self._outgoing.append(frame)
         self._pulse()
         while not answer.done():
@@ -118,12 +120,15 @@ class CheckpointConsumer(Member):
     # The session
 
     def _registration(self) -> Register:
+        # What the lost socket did not answer is asked again: to do it twice changes nothing.
+        self._outgoing = list(self._unanswered.values())
         if self._incarnation is None:
             return self._first
         return Register(kind="CHECKPOINT")  # back again: the group's own positions go on
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Committed):
+            self._unanswered.pop(frame.request_id, None)
             answer = self._requests.pop(frame.request_id, None)
             if answer is not None and not answer.done():
                 answer.set_result(frame)
