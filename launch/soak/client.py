@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 from launch.soak.journal import Did, Journal, JournalReader
 from launch.soak.plan import KEYS_PER_PRODUCER, TOPIC, Role
 from scalable.client import MessageId, Producer, StreamConsumer
+from scalable.client.checkpoint_consumer import CheckpointConsumer
 from scalable.client.queue_consumer import QueueConsumer
+from scalable.domain.checkpoint import Checkpoint, checkpoint_from_json
 
 BATCH_MESSAGES = 20
 BATCH_SECONDS = 0.3
@@ -122,8 +124,28 @@ async def consume_queue(task: Task) -> None:
 
 
 async def consume_checkpoint(task: Task) -> None:
-    """Not there yet."""
-    await task.stopping.wait()
+    """Keep checkpoints of what was received, and go on from the last one that was kept."""
+    kept = [checkpoint_from_json(line.what) for line in task.before if line.did is Did.KEPT]
+    consumer = CheckpointConsumer(
+        task.urls,
+        TOPIC,
+        task.token,
+        group=Role.CHECKPOINT,
+        name=task.name,
+        start=kept[-1] if kept else "earliest",
+    )
+    await consumer.start(START_SECONDS)
+    if kept:  # within its grace a member finds the group's last commit, which may be older
+        await consumer.restore(kept[-1])
+    positions = dict(kept[-1].positions) if kept else {}
+    while not task.stopping.is_set():
+        await task.receive_some(consumer.receive)
+        seen = consumer.checkpoint()
+        positions |= seen.positions
+        checkpoint = Checkpoint(seen.incarnation, positions)
+        task.journal.write(Did.KEPT, checkpoint.to_json())
+        await consumer.commit(checkpoint)
+    await consumer.close(CLOSE_SECONDS)
 
 
 WORK = {

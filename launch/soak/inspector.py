@@ -11,7 +11,7 @@ from scalable.client import Admin, ConnectionLost
 from scalable.domain.errors import ScalableError
 
 LOOK_SECONDS = 0.4
-GROUPS = (Role.STREAM,)
+GROUPS = (Role.STREAM, Role.CHECKPOINT)
 
 
 class Inspector:
@@ -69,5 +69,12 @@ def sighting_of(topic: dict[str, Any], assigned: dict[str, Any], left: dict[str,
             for unit in one["units"]
         ),
         parents={int(key): tuple(each["parentIds"]) for key, each in topic["segments"].items()},
-        backlogs={int(key): each["msgBacklog"] for key, each in left["segments"].items()},
+        # A group that acknowledges nothing has drained a segment when a member says so; its backlog is what its
+        # last commit holds, and may be more.
+        backlogs={
+            int(key): each["msgBacklog"]
+            for key, each in left["segments"].items()
+            if left["type"] != "CHECKPOINT"
+        },
+        waits={int(key): tuple(ancestors) for key, ancestors in assigned["waitsFor"].items()},
     )

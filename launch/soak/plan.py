@@ -32,7 +32,7 @@ class Role(StrEnum):
     CHECKPOINT = "checkpoint"
 
 
-CONSUMERS = {Role.STREAM: 3, Role.QUEUE: 3}
+CONSUMERS = {Role.STREAM: 3, Role.QUEUE: 3, Role.CHECKPOINT: 1}
 """How many consumers of each kind; the subscription or group has the name of the role."""
 PRODUCERS = 4
 

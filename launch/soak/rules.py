@@ -33,6 +33,8 @@ class Sighting:
     held: tuple[Held, ...]
     parents: Mapping[int, tuple[int, ...]]
     backlogs: Mapping[int, int]
+    waits: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """What is shut, and for which ancestors."""
 
 
 @dataclass
@@ -96,6 +98,8 @@ def _opened_too_early(sighting: Sighting) -> Iterator[str]:
             left = sighting.backlogs.get(ancestor, 0)
             if left:
                 yield f"{segment_id} has an owner while its ancestor {ancestor} has {left} messages left"
+        if segment_id in sighting.waits:
+            yield f"{segment_id} has an owner while it waits for {sighting.waits[segment_id]}"
 
 
 def _ancestors(segment_id: int, parents: Mapping[int, tuple[int, ...]]) -> set[int]:

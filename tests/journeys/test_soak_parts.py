@@ -173,16 +173,20 @@ def test_a_sighting_is_put_together_from_what_rest_answers() -> None:
         {
             "leader": {"term": 2, "url": None},
             "generation": 9,
+            "waitsFor": {"1": [0]},
             "consumers": [
                 {"consumerName": "y", "units": []},
                 {"consumerName": "x", "units": [unit]},
             ],
         },
-        {"segments": {"0": {"msgBacklog": 5}, "1": {"msgBacklog": 0}}},
+        {"type": "STREAM", "segments": {"0": {"msgBacklog": 5}, "1": {"msgBacklog": 0}}},
     )
     assert sighting.consumers == ("x", "y")
     assert sighting.held == (held(1, "x", generation=3),)
-    assert violations(sighting) == ["1 has an owner while its ancestor 0 has 5 messages left"]
+    assert violations(sighting) == [
+        "1 has an owner while its ancestor 0 has 5 messages left",
+        "1 has an owner while it waits for (0,)",
+    ]
 
 
 @pytest.mark.parametrize("minutes", ["0", "-1", "x", "1441", "nan"])
