@@ -69,8 +69,8 @@ def sighting_of(topic: dict[str, Any], assigned: dict[str, Any], left: dict[str,
             for unit in one["units"]
         ),
         parents={int(key): tuple(each["parentIds"]) for key, each in topic["segments"].items()},
-        # A group that acknowledges nothing has drained a segment when a member says so; its backlog is what its
-        # last commit holds, and may be more.
+        # A CHECKPOINT group has drained a segment when a member says so; its backlog is what the last commit
+        # holds, which may be more.
         backlogs={
             int(key): each["msgBacklog"]
             for key, each in left["segments"].items()
