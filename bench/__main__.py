@@ -37,8 +37,8 @@ def measure(row: Row, sandbox: Sandbox) -> None:
     finally:
         bench.processes.stop()
     for comparison in comparisons:
-        state = "reached" if row.reached(comparison.ratio) else "not reached"
-        say(f"  {comparison.label}: ratio {comparison.ratio:.3g}, goal {row.goal}: {state}")
+        state = "reached" if row.reached(comparison) else "not reached"
+        say(f"  {comparison.label}: ratio {comparison.ratio:.3g}, goal {row.goal_of(comparison)}: {state}")
     report.save([report.record(row, comparison) for comparison in comparisons], folder=DOCS)
 
 

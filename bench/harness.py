@@ -22,12 +22,16 @@ ROUNDS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Values of both arms in the order of their rounds; `label` tells the variants of a row apart."""
+    """Values of both arms in the order of their rounds; `label` tells the variants of a row apart.
+
+    A variant with a `goal` of its own is not measured by the row's.
+    """
 
     label: str
     floor: Sequence[float]
     product: Sequence[float]
     note: str = ""
+    goal: str | None = None
 
     @property
     def floor_median(self) -> float:
@@ -66,6 +70,7 @@ class Bench:
         rounds: int = ROUNDS,
         warm_up_rounds: int = 1,
         note: str = "",
+        goal: str | None = None,
     ) -> Comparison:
         """Run both arms in turn, `rounds` times after the rounds that only warm up."""
         if rounds < ROUNDS:
@@ -78,7 +83,11 @@ class Bench:
             pairs.append((floor(), product()))
             self.report(f"  {label}: round {number}/{rounds}: {pairs[-1][0]:,.4g} | {pairs[-1][1]:,.4g}")
         return Comparison(
-            label=label, floor=[pair[0] for pair in pairs], product=[pair[1] for pair in pairs], note=note
+            label=label,
+            floor=[pair[0] for pair in pairs],
+            product=[pair[1] for pair in pairs],
+            note=note,
+            goal=goal,
         )
 
 
@@ -96,10 +105,14 @@ class Row:
     higher_is_better: bool
     measure: Measure
 
-    def reached(self, ratio: float) -> bool:
-        """Tell whether the ratio is within the goal."""
-        sign, limit = self.goal.split()
-        return ratio >= float(limit) if sign == ">=" else ratio <= float(limit)
+    def goal_of(self, comparison: Comparison) -> str:
+        """Return the goal of a variant: its own, or the row's."""
+        return comparison.goal or self.goal
+
+    def reached(self, comparison: Comparison) -> bool:
+        """Tell whether a variant's ratio is within its goal."""
+        sign, limit = self.goal_of(comparison).split()
+        return comparison.ratio >= float(limit) if sign == ">=" else comparison.ratio <= float(limit)
 
 
 ROWS: dict[int, Row] = {}

@@ -34,11 +34,11 @@ def record(row: Row, comparison: Comparison) -> dict[str, Any]:
         "number": row.number,
         "title": row.title,
         "unit": row.unit,
-        "goal": row.goal,
         "higherIsBetter": row.higher_is_better,
         **asdict(comparison),
+        "goal": row.goal_of(comparison),
         "ratio": comparison.ratio,
-        "reached": row.reached(comparison.ratio),
+        "reached": row.reached(comparison),
         "machine": machine(),
         "date": date.today().isoformat(),
     }

@@ -162,6 +162,7 @@ def pause(bench: Bench) -> Iterator[Comparison]:
             "other ranges, p99 over the same when nothing is split",
             floor=partial(run, partial(others_p99, node, splitting=False)),
             product=partial(run, partial(others_p99, node, splitting=True)),
-            note="to be at most 1.1; the split runs on the same two cores",
+            note="the split runs on the same two cores",
+            goal="<= 1.1",
         )
     announce.silence(enqueue)

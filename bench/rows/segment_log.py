@@ -190,7 +190,7 @@ def _through_the_socket(bench: Bench, table: CopiedTable, records: Sequence[Reco
                 f"WebSocket, batches ready ({codec.name.lower()})",
                 floor=emptied,
                 product=lambda batches=batches: runner.run(_socket_rate(node, batches)),  # type: ignore[misc]
-                note="the goal through the WebSocket is >= 0.5",
+                goal=">= 0.5",
             )
 
 
