@@ -13,7 +13,6 @@ from scalable.domain.names import SegmentName
 from scalable.domain.ownership import Ownership
 from scalable.domain.segment import Segment, SegmentState
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
-from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.controller import Leader, require
 from scalable.services.settling import cursor_of, write_changes
@@ -102,11 +101,12 @@ def assignment(*, leader: Leader, subscription_id: int, consumer: str) -> Assign
             for key, one in everyone.items()
             if one.owner == consumer and key.segment_id in layout.segments
         }
+        positions = _positions(subscription) if owned else {}
         return AssignmentView(
             generation=subscription.generation,
             epoch=layout.epoch,
             segments=tuple(
-                _owned_segment(leader, subscription, layout.get(key.segment_id), key, owned[key])
+                _owned_segment(leader, subscription, layout.get(key.segment_id), key, owned[key], positions)
                 for key in sorted(owned)
             ),
             releasing=tuple(sorted(key for key, one in owned.items() if one.in_hand_over)),
@@ -130,23 +130,33 @@ def _shared(
     }
 
 
-def _owned_segment(
-    leader: Leader, subscription: SubscriptionView, segment: Segment, key: BucketKey, owned: Ownership
-) -> OwnedSegment:
-    cursor = segment_port().cursor(
-        SegmentKey(subscription.incarnation, segment.segment_id),
-        subscription=cursor_of(subscription, segment, key.bucket),
-    )
-    ranges = bucket_ranges(segment.entry_bucket_splits) if subscription.key_shared else (FULL_RANGE,)
-    position = 0 if cursor is None else cursor.position
+def _positions(subscription: SubscriptionView) -> dict[tuple[int, str], int]:
+    """Give by segment and cursor where a new owner begins, in one look at the data plane.
+
+    In a CHECKPOINT group that is where the last owner stopped, which is never below the cursor.
+    """
+    found = segment_port().backlogs(incarnation=subscription.incarnation, subscription=subscription.name)
+    stopped: Mapping[int, int] = {}
     if subscription.type is SubscriptionType.CHECKPOINT:
-        stopped = checkpoints.positions(subscription.subscription_id).get(segment.segment_id, 0)
-        position = max(position, stopped)
+        stopped = checkpoints.positions(subscription.subscription_id)
+    return {(one.segment_id, one.cursor): max(one.position, stopped.get(one.segment_id, 0)) for one in found}
+
+
+def _owned_segment(
+    leader: Leader,
+    subscription: SubscriptionView,
+    segment: Segment,
+    key: BucketKey,
+    owned: Ownership,
+    positions: Mapping[tuple[int, str], int],
+) -> OwnedSegment:
+    ranges = bucket_ranges(segment.entry_bucket_splits) if subscription.key_shared else (FULL_RANGE,)
+    cursor = cursor_of(subscription, segment, key.bucket)
     return OwnedSegment(
         name=SegmentName(leader.topic, segment.hash_range, segment.segment_id),
         state=segment.state,
         generation=owned.generation,
-        position=position,
+        position=positions.get((segment.segment_id, cursor), 0),
         bucket=key.bucket,
         bucket_range=ranges[key.bucket],
     )

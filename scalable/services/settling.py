@@ -6,7 +6,6 @@ other, and the children would stay shut.
 """
 
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from functools import lru_cache
 
 from django.conf import settings
@@ -156,11 +155,8 @@ def write_changes(
     }
     if not changed:
         return False
-    for key in sorted(changed):
-        if changed[key].generation > known.owned[key].generation:
-            # A cursor that is gone goes with its segment or topic: nobody acknowledges there any more.
-            with suppress(SubscriptionNotFound, SegmentStoreMissing):
-                _fence(subscription, layout.get(key.segment_id), key, changed[key].generation)
+    raised = [key for key in sorted(changed) if changed[key].generation > known.owned[key].generation]
+    _fence(subscription, layout, {key: changed[key].generation for key in raised})
     store.write_ownerships(subscription.subscription_id, changed, drained)
     store.raise_generation(subscription.subscription_id)
     announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
@@ -198,12 +194,14 @@ def _bucket_ranges(incarnation: int, segment_id: int) -> tuple[HashRange, ...]:
     return bucket_ranges(found.segment.entry_bucket_splits)
 
 
-def _fence(subscription: SubscriptionView, segment: Segment, key: BucketKey, generation: int) -> None:
-    segment_port().own(
-        SegmentKey(subscription.incarnation, segment.segment_id),
-        subscription=cursor_of(subscription, segment, key.bucket),
-        generation=generation,
-    )
+def _fence(subscription: SubscriptionView, layout: Layout, generations: Mapping[BucketKey, int]) -> None:
+    """Refuse acknowledgements of former owners; a cursor that is gone goes with its segment or topic."""
+    cursors = [
+        (key.segment_id, cursor_of(subscription, layout.get(key.segment_id), key.bucket), generation)
+        for key, generation in generations.items()
+    ]
+    if cursors:
+        segment_port().own_all(incarnation=subscription.incarnation, generations=cursors)
 
 
 def _with_newly_drained(
