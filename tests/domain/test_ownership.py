@@ -1,17 +1,11 @@
 """Hand-over of segments: never two owners, an abandoned one harms nobody, and none waits for ever."""
 
-from collections import Counter
 from collections.abc import Mapping
-from random import Random
 
 import pytest
 
 from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned
-from scalable.domain.layout import Layout
 from scalable.domain.ownership import Ownership, rebalance
-from scalable.domain.subscriptions import BucketKey, assignable, parents_owners
-from tests.domain.test_layout_properties import random_merge, random_split
-from tests.domain.test_subscriptions import fewest_moves
 
 HAND_OVER_MS = 10_000
 Ownerships = dict[int, Ownership]
@@ -133,132 +127,14 @@ def test_a_segment_on_its_way_is_what_moves_when_a_third_joins() -> None:
     assert {key: known.next_owner for key, known in third.items() if known.in_hand_over} == {2: "c", 3: "c"}
 
 
-class World:
-    """A topic with one subscription whose consumers join, leave, drop, release and drain at random.
-
-    It keeps its own book on who may acknowledge what, from generations alone, as a segment store does.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
-        self.now_ms = 0
-        self.layout = Layout.initial(3, 0)
-        self.drained: set[int] = set()
-        self.consumers: list[str] = []
-        self.joined = 0
-        self.ownerships: Ownerships = {}
-        self.granted: dict[tuple[int, int], str] = {}
-
-    def step(self) -> None:
-        self.now_ms += self.random.randint(0, HAND_OVER_MS // 3)
-        self.random.choice(
-            [
-                self.join,
-                self.leave,
-                self.release,
-                self.release,
-                self.reshape,
-                self.drain,
-                self.drain,
-                self.wait,
-            ]
-        )()
-        self.settle()
-
-    def join(self) -> None:
-        if len(self.consumers) < 7:
-            self.joined += 1
-            self.consumers.append(f"c{self.joined % 9}-{self.joined}")
-
-    def leave(self) -> None:
-        if self.consumers:
-            self.consumers.remove(self.random.choice(self.consumers))
-
-    def wait(self) -> None:
-        self.now_ms += HAND_OVER_MS
-
-    def release(self) -> None:
-        asked = [key for key, known in self.ownerships.items() if known.in_hand_over]
-        if asked:
-            key = self.random.choice(asked)
-            known = self.ownerships[key]
-            assert known.owner is not None
-            self.write(key, known.released(segment_id=key, consumer=known.owner, generation=known.generation))
-
-    def reshape(self) -> None:
-        choose = random_split if len(self.layout.active) < 10 and self.random.random() < 0.5 else random_merge
-        plan = choose(self.layout, self.random)
-        if plan is not None:
-            self.layout = self.layout.apply(plan, self.now_ms)
-
-    def drain(self) -> None:
-        open_sealed = [key for key in self.assignable() if not self.layout.get(key).is_active]
-        if open_sealed:
-            self.drained.add(self.random.choice(open_sealed))
-
-    def assignable(self) -> tuple[int, ...]:
-        return assignable(self.layout, self.drained)
-
-    def settle(self) -> None:
-        before, open_ids = self.ownerships, self.assignable()
-        held = {BucketKey(key): known.owner for key, known in before.items() if known.owner is not None}
-        found = parents_owners(self.layout, [BucketKey(key) for key in open_ids], held)
-        preferred = {key.segment_id: name for key, name in found.items()}
-        after = self.rebalanced(preferred)
-        self.check(before, after, open_ids)
-        for key, known in after.items():
-            self.write(key, known)
-        assert self.rebalanced(preferred) == self.ownerships
-
-    def rebalanced(self, preferred: dict[int, str]) -> Ownerships:
-        return rebalance(
-            self.ownerships,
-            self.assignable(),
-            self.consumers,
-            preferred=preferred,
-            now_ms=self.now_ms,
-            hand_over_ms=HAND_OVER_MS,
-        )
-
-    def write(self, key: int, known: Ownership) -> None:
-        """Note who may acknowledge under a generation: never two, and a generation never goes back."""
-        if known.owner is not None:
-            holder = self.granted.setdefault((key, known.generation), known.owner)
-            assert holder == known.owner, "two owners under one generation"
-        assert known.generation >= self.ownerships.get(key, Ownership()).generation
-        self.ownerships[key] = known
-
-    def check(self, before: Ownerships, after: Ownerships, open_ids: tuple[int, ...]) -> None:
-        due = {key: self.when_due(known) for key, known in before.items()}
-        held = {
-            key: known.owner for key, known in due.items() if known.owner in self.consumers and known.owner
-        }
-        readable = after if self.consumers else {}
-        assert all(known.owner is None for key, known in after.items() if key not in open_ids or not readable)
-        for key in set(open_ids) & set(held):
-            had_its_time = (before[key].release_deadline_ms or self.now_ms + 1) <= self.now_ms
-            assert after[key].owner == held[key] or had_its_time, "a living holder lost a segment unasked"
-        if readable:
-            self.check_balance(held, {key: after[key].next_owner or after[key].owner for key in open_ids})
-
-    def check_balance(self, held: Mapping[int, str], goal: Mapping[int, str | None]) -> None:
-        counts = Counter(goal.values())
-        assert set(counts) <= set(self.consumers)
-        assert (
-            max(counts[name] for name in self.consumers) - min(counts[name] for name in self.consumers) <= 1
-        )
-        moved = sum(key in held and held[key] != owner for key, owner in goal.items())
-        assert moved == fewest_moves(list(goal), self.consumers, held)
-
-    def when_due(self, known: Ownership) -> Ownership:
-        return known.past_deadline(self.now_ms) if known.next_owner in self.consumers else known
+def test_what_is_shut_again_is_withdrawn_and_refuses_its_former_owner() -> None:
+    held = settle({}, 2, "a")
+    shut = rebalance(held, [0], ["a"], shut={1}, now_ms=0, hand_over_ms=HAND_OVER_MS)
+    assert shut == {0: held[0], 1: Ownership(generation=2)}
+    assert rebalance(shut, [0], ["a"], shut={1}, now_ms=0, hand_over_ms=HAND_OVER_MS) == shut
+    assert settle(shut, 2, "a")[1] == Ownership("a", generation=3)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_ten_thousand_random_steps_never_give_a_segment_two_owners(seed: int) -> None:
-    world = World(seed)
-    for _ in range(500):
-        world.step()
-    assert world.layout.epoch > 20
-    assert len(world.drained) > 20
-    assert max(known.generation for known in world.ownerships.values()) > 3
+def test_a_seek_keeps_the_owner_and_a_hand_over_under_a_new_generation() -> None:
+    assert Ownership("a", "b", 4, 99).sought() == Ownership("a", "b", 5, 99)
+    assert Ownership(generation=4).sought() == Ownership(generation=5)
