@@ -13,6 +13,7 @@ from scalable.domain.errors import SegmentNotFound
 from scalable.domain.layout import Layout
 from scalable.domain.subscriptions import (
     BucketKey,
+    KeyT,
     assign,
     assignable,
     parents_owners,
@@ -36,7 +37,7 @@ def moves(before: Mapping[int, str], after: Mapping[int, str], consumers: Sequen
     return sum(before.get(key) in living and before[key] != owner for key, owner in after.items())
 
 
-def fewest_moves(segment_ids: Sequence[int], consumers: Sequence[str], before: Mapping[int, str]) -> int:
+def fewest_moves(segment_ids: Sequence[KeyT], consumers: Sequence[str], before: Mapping[KeyT, str]) -> int:
     """Count the changes of owner that no even assignment can avoid: what each may keep at most is kept."""
     base, odd = divmod(len(segment_ids), len(consumers))
     held = Counter(before[key] for key in segment_ids if before.get(key) in consumers)
