@@ -30,7 +30,7 @@ class MessageId:
     segment_id: int
     offset: int
     index: int
-    duplicate: bool = field(default=False, compare=False)
+    duplicate: bool = field(default=False, compare=False, repr=False)
 
 
 @dataclass(slots=True, eq=False)

@@ -40,8 +40,8 @@ SELECT l.start_offset, segment_end_offset(l), l.end_offset IS NOT NULL,
                  WHERE b.log_id = l.log_id ORDER BY b.base_offset DESC LIMIT 1)
               - (SELECT b.end_bytes - octet_length(b.payload) FROM segment_batch b
                  WHERE b.log_id = l.log_id ORDER BY b.base_offset LIMIT 1), 0),
-       (extract(epoch FROM l.created_at) * 1000)::bigint,
-       (extract(epoch FROM l.terminated_at) * 1000)::bigint
+       floor(extract(epoch FROM l.created_at) * 1000)::bigint,
+       floor(extract(epoch FROM l.terminated_at) * 1000)::bigint
 FROM segment_log l WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
 """
 

@@ -106,6 +106,7 @@ NOTICES: list[announce.Notice] = [
     announce.SegmentAppended(1, 2),
     announce.SegmentTerminated(1, 2),
     announce.AssignmentChanged(3, 1),
+    announce.QueueChanged(3, 2),
 ]
 
 

@@ -1,5 +1,6 @@
 """The load report's state: rates and tiles like the oracle's, however the messages are cut into steps."""
 
+from collections.abc import Iterator
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -31,11 +32,14 @@ REFS = [("topic://public/default/flights", 7, segment_id) for segment_id in rang
 
 def steps(state: LoadState, messages: list[Message], cuts: list[int]) -> list[LoadUpdate]:
     """Feed the messages in pieces that end at the cuts."""
+    return list(one_by_one(state, messages, cuts))
+
+
+def one_by_one(state: LoadState, messages: list[Message], cuts: list[int]) -> Iterator[LoadUpdate]:
+    """Feed the messages in pieces that end at the cuts, each when the one before was looked at."""
     bounds = [0, *sorted(cut % (len(messages) + 1) for cut in cuts), len(messages)]
-    return [
-        state.step(rows_of(messages[start:end], start), now_ms=LONG_AFTER_MS)
-        for start, end in pairwise(bounds)
-    ]
+    for start, end in pairwise(bounds):
+        yield state.step(rows_of(messages[start:end], start), now_ms=LONG_AFTER_MS)
 
 
 def one(state: LoadState, at_ms: int, sequence: int, *, node: str = "n", **fields: Any) -> LoadUpdate:
@@ -86,7 +90,7 @@ def test_what_was_last_reported_is_never_materially_wrong(seed: int, cuts: list[
     messages = make_messages(Random(seed), refs=REFS, start_ms=START_MS, seconds=30)
     state = LoadState()
     reported: dict[int, SegmentRates] = {}
-    for update in steps(state, messages, cuts):
+    for update in one_by_one(state, messages, cuts):
         for load in parse_loads(update.loads):
             reported[load.segment_id] = SegmentRates(*load.rates)
         parse_tiles(update.tiles)
