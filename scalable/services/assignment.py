@@ -8,7 +8,6 @@ from django.db import transaction
 from scalable.domain.cursors import bucket_ranges
 from scalable.domain.errors import SegmentNotOwned, TermSuperseded
 from scalable.domain.keyspace import FULL_RANGE, HashRange
-from scalable.domain.layout import Layout
 from scalable.domain.names import SegmentName
 from scalable.domain.ownership import Ownership
 from scalable.domain.segment import Segment, SegmentState
@@ -94,40 +93,30 @@ def assignment(*, leader: Leader, subscription_id: int, consumer: str) -> Assign
     with transaction.atomic():
         require(leader)
         subscription = store.lock(subscription_id)
-        layout = store.read_layout(subscription.incarnation)
-        everyone = store.ownerships(subscription_id).owned
-        owned = {
-            key: one
-            for key, one in everyone.items()
-            if one.owner == consumer and key.segment_id in layout.segments
-        }
+        owned = store.owned_by(subscription_id, consumer)
+        epoch, segments = store.read_segments(subscription.incarnation, {key.segment_id for key in owned})
         positions = _positions(subscription) if owned else {}
         return AssignmentView(
             generation=subscription.generation,
-            epoch=layout.epoch,
+            epoch=epoch,
             segments=tuple(
-                _owned_segment(leader, subscription, layout.get(key.segment_id), key, owned[key], positions)
+                _owned_segment(leader, subscription, segments[key.segment_id], key, owned[key], positions)
                 for key in sorted(owned)
+                if key.segment_id in segments
             ),
             releasing=tuple(sorted(key for key, one in owned.items() if one.in_hand_over)),
-            shared=_shared(layout, everyone, owned),
-            registered=consumer in store.consumers(subscription_id),
+            shared=_shared(subscription, consumer, segments),
+            registered=store.is_consumer(subscription_id, consumer),
         )
 
 
 def _shared(
-    layout: Layout, everyone: Mapping[BucketKey, Ownership], owned: Mapping[BucketKey, Ownership]
+    subscription: SubscriptionView, consumer: str, segments: Mapping[int, Segment]
 ) -> dict[int, tuple[HashRange, ...]]:
-    mine = {key.segment_id for key in owned}
-    shared = {
-        key.segment_id
-        for key, one in everyone.items()
-        if key.segment_id in mine and key not in owned and one.owner is not None
-    }
-    return {
-        segment_id: bucket_ranges(layout.segments[segment_id].entry_bucket_splits)
-        for segment_id in sorted(shared)
-    }
+    if not subscription.key_shared:
+        return {}
+    shared = store.with_other_owners(subscription.subscription_id, consumer, segments.keys())
+    return {segment_id: bucket_ranges(segments[segment_id].entry_bucket_splits) for segment_id in shared}
 
 
 def _positions(subscription: SubscriptionView) -> dict[tuple[int, str], int]:

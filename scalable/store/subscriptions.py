@@ -99,6 +99,23 @@ def read_layout(incarnation: int) -> Layout:
     return Layout(rows[0].topic_epoch, rows[0].topic_next_segment_id, segments)
 
 
+def read_segments(incarnation: int, segment_ids: Collection[int]) -> tuple[int, dict[int, SegmentValue]]:
+    """The epoch of a topic and these of its segments, without a lock; raises TopicNotFound.
+
+    Segments that are pruned are left out.
+    """
+    topic = Topic.objects.filter(pk=incarnation).values_list("epoch", flat=True).first()
+    rows = list(
+        Segment.objects.filter(topic_id=incarnation, segment_id__in=segment_ids).annotate(
+            topic_epoch=F("topic__epoch")
+        )
+    )
+    if topic is None:
+        raise TopicNotFound(topic=f"#{incarnation}")
+    epoch = rows[0].topic_epoch if rows else topic
+    return epoch, {row.segment_id: segment_value(row) for row in rows}
+
+
 def find_segment(incarnation: int, segment_id: int) -> SegmentInTopic | None:
     """A segment with the epoch of its topic, or None."""
     rows = Segment.objects.filter(topic_id=incarnation, segment_id=segment_id)
@@ -194,6 +211,11 @@ def consumers(subscription_id: int) -> list[str]:
     return list(rows.values_list("name", flat=True))
 
 
+def is_consumer(subscription_id: int, name: str) -> bool:
+    """Tell whether a consumer is registered."""
+    return ConsumerRegistration.objects.filter(subscription_id=subscription_id, name=name).exists()
+
+
 def consumer_views(subscription_id: int) -> list[ConsumerView]:
     """The registered consumers by name, with the time of their registration."""
     rows = ConsumerRegistration.objects.filter(subscription_id=subscription_id).order_by("name")
@@ -239,6 +261,20 @@ def ownership(subscription_id: int, key: BucketKey) -> Ownership | None:
         subscription_id=subscription_id, segment_id=key.segment_id, bucket=key.bucket
     ).first()
     return None if row is None else _ownership(row)
+
+
+def owned_by(subscription_id: int, consumer: str) -> dict[BucketKey, Ownership]:
+    """What one consumer owns."""
+    rows = Assignment.objects.filter(subscription_id=subscription_id, owner=consumer)
+    return {BucketKey(row.segment_id, row.bucket): _ownership(row) for row in rows}
+
+
+def with_other_owners(subscription_id: int, consumer: str, segment_ids: Collection[int]) -> list[int]:
+    """Those of these segments of which another consumer owns an entry bucket, by ascending id."""
+    rows = Assignment.objects.filter(
+        subscription_id=subscription_id, segment_id__in=segment_ids, owner__isnull=False
+    ).exclude(owner=consumer)
+    return list(rows.order_by("segment_id").values_list("segment_id", flat=True).distinct())
 
 
 def write_ownerships(
