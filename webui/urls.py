@@ -10,6 +10,8 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("login", LoginView.as_view(template_name="webui/login.html"), name="login"),
     path("logout", LogoutView.as_view(), name="logout"),
+    path("favicon.ico", views.favicon, name="favicon"),
+    path("nodes", views.nodes, name="nodes"),
     path("topics", views.topics, name="topics"),
     path("topics/<str:tenant>/<str:namespace>/<str:topic>", views.topic, name="topic"),
 ]

@@ -6,6 +6,7 @@ from functools import wraps
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.templatetags.static import static
 from django.views.decorators.csrf import ensure_csrf_cookie
 
 View = Callable[..., HttpResponse]
@@ -31,6 +32,17 @@ def _page(view: View) -> View:
 def home(request: HttpRequest) -> HttpResponse:
     """Lead to the topic list."""
     return redirect("webui:topics")
+
+
+def favicon(request: HttpRequest) -> HttpResponse:
+    """Lead to the icon, for what asks at the usual place: a page without a head, as an answer of REST is."""
+    return redirect(static("webui/icon.svg"))
+
+
+@_page
+def nodes(request: HttpRequest) -> HttpResponse:
+    """The web nodes, and which topics each leads."""
+    return render(request, "webui/nodes.html")
 
 
 @_page

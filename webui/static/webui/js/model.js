@@ -3,7 +3,7 @@
  *
  * @typedef {{segmentId: number, start: number, end: number, state: "ACTIVE"|"SEALED", parentIds: number[], childIds: number[],
  *   createdAtEpoch: number, sealedAtEpoch: number, createdAtMs: number, sealedAtMs: number, entryBucketSplits: number[], nodeUrl: string|null}} Segment
- * @typedef {{incarnation: number, epoch: number, revision: number, segments: Map<number, Segment>, detail: any}} Topic
+ * @typedef {{incarnation: number, epoch: number, revision: number, segments: Map<number, Segment>, term: number, leaderUrl: string|null, detail: any}} Topic
  */
 
 /**
@@ -28,7 +28,9 @@ function fromSnapshot(topic, frame) {
   return { ...heads(frame), segments, detail: frame.detail ?? null };
 }
 
-const heads = (frame) => ({ incarnation: frame.incarnation, epoch: frame.epoch, revision: frame.revision });
+const heads = (frame) => ({
+  incarnation: frame.incarnation, epoch: frame.epoch, revision: frame.revision, term: frame.term ?? 0, leaderUrl: frame.controller_url ?? null,
+});
 
 /** @param {Topic} topic @returns {Segment[]} active segments by range */
 export function active(topic) {

@@ -20,6 +20,9 @@ export function figures(topic, segments) {
   put("active", String(segments.length));
   put("sealed", String(topic.segments.size - segments.length));
   put("epoch", String(topic.epoch));
+  put("leader", topic.leaderUrl ?? "none");
+  document.getElementById("figure-leader").title = topic.leaderUrl ? "The node that leads this topic's consumers" : "A topic is led once a consumer asks";
+  put("term", String(topic.term));
   put("in", partly(sum("msgRateIn")));
   put("out", partly(sum("msgRateOut")));
 }
@@ -70,6 +73,7 @@ export class Panels {
     const split = element("button", { type: "button", class: "small", "data-role": "split", onclick: () => this.askSplit(one) }, "Split…");
     split.disabled = one.start === one.end;
     if (split.disabled) split.title = "One hash wide: it cannot be split";
+    const rebucket = element("button", { type: "button", class: "small", "data-role": "rebucket", onclick: () => this.askRebucket(one) }, "Rebucket…");
     const number = (text) => element("td", { class: "number" }, text);
     const row = element("tr", { "data-segment": one.segmentId, class: one.segmentId === this.selected ? "selected" : null },
       element("td", {}, box),
@@ -78,9 +82,10 @@ export class Panels {
       number(`${(((one.end - one.start + 1) / 65536) * 100).toFixed(1)} %`),
       number(rate(load?.msgRateIn)), number(bytes(load?.bytesRateIn)), number(rate(load?.msgRateOut)), number(bytes(load?.bytesRateOut)),
       element("td", {}, gauge(found)),
+      number(String(one.entryBucketSplits.length + 1)),
       element("td", {}, one.parentIds.join(", ") || "–"),
       element("td", { title: moment(one.createdAtMs) }, duration(Date.now() - one.createdAtMs)),
-      element("td", {}, split));
+      element("td", { class: "actions" }, split, rebucket));
     return row;
   }
 
@@ -116,14 +121,29 @@ export class Panels {
     ], "/merge", { segmentIds: ids });
   }
 
+  askRebucket(one) {
+    const buckets = one.entryBucketSplits.length + 1;
+    const input = /** @type {HTMLInputElement} */ (element("input", { type: "number", name: "bucketCount", min: "1", value: String(buckets * 2), required: true }));
+    this.confirm(`Rebucket segment ${one.segmentId}?`, "Rebucket", [
+      `${range(one)} is sealed; a segment of the same range goes on with another number of entry buckets, ${buckets} now.`,
+      "Key-shared consumers of a segment own whole entry buckets, so this is how many of them can read it together.",
+      element("label", {}, "Entry buckets", input),
+    ], () => `/rebucket/${one.segmentId}?bucketCount=${input.value}`);
+    input.select();
+  }
+
   /** Ask once, then send with the epoch that the person saw. */
   confirm(title, verb, sentences, action, body) {
     const epoch = this.topic.epoch;
+    const address = () => {
+      const path = typeof action === "string" ? action : action();
+      return `${this.path}${path}${path.includes("?") ? "&" : "?"}expectedEpoch=${epoch}`;
+    };
     document.getElementById("confirm-title").textContent = title;
     document.getElementById("confirm-go").textContent = verb;
-    document.getElementById("confirm-body").replaceChildren(...sentences.map((text) => element("p", {}, text)));
+    document.getElementById("confirm-body").replaceChildren(...sentences.map((one) => (typeof one === "string" ? element("p", {}, one) : one)));
     ask(/** @type {HTMLDialogElement} */ (document.getElementById("confirm")), () =>
-      call("POST", `${this.path}${action}?expectedEpoch=${epoch}`, body, { Prefer: "respond-async" }));
+      call("POST", address(), body, { Prefer: "respond-async" }));
   }
 
   drawOperations() {

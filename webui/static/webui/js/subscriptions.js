@@ -85,7 +85,7 @@ export class Subscriptions {
   rows(name, one) {
     const open = this.opened.has(name);
     const shut = Object.entries(one.segments).filter(([, part]) => part.waitsFor.length);
-    const toggle = element("button", { type: "button", class: "quiet small toggle", "data-role": "toggle", "aria-expanded": String(open), onclick: () => this.toggle(name) }, name);
+    const toggle = element("button", { type: "button", class: "quiet small toggle", "data-role": "toggle", "aria-expanded": String(open), title: name, onclick: () => this.toggle(name) }, name);
     const action = (role, text, act) => element("button", { type: "button", class: "small", "data-role": role, "aria-label": `${text} ${name}`, onclick: act }, `${text}…`);
     const movable = one.type !== "CHECKPOINT";
     const row = element("tr", { "data-subscription": name },
