@@ -198,7 +198,8 @@ class Subscription(models.Model):
     """A named position on a topic; `assignment_generation` rises with any change of its assignment.
 
     A CHECKPOINT group is a subscription whose cursors are what its last commit needs kept; those that do not
-    `holds_pruning` lose data that retention lets go.
+    `holds_pruning` lose data that retention lets go. Commits of checkpoints from before its last restore,
+    which made `restored_generation`, are refused.
     """
 
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="subscriptions")
@@ -208,6 +209,7 @@ class Subscription(models.Model):
     )
     key_shared = models.BooleanField(default=False)
     holds_pruning = models.BooleanField(default=True)
+    restored_generation = models.BigIntegerField(default=0)
     assignment_generation = models.BigIntegerField(default=0)
     created_at = models.DateTimeField()
 

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from launch.soak.plan import KEYS_PER_PRODUCER, TOPIC, Role
 from scalable.client import MessageId, Producer, StreamConsumer
 from scalable.client.checkpoint_consumer import CheckpointConsumer
 from scalable.client.queue_consumer import QueueConsumer
-from scalable.domain.checkpoint import Checkpoint, checkpoint_from_json
+from scalable.domain.checkpoint import checkpoint_from_json
 
 BATCH_MESSAGES = 20
 BATCH_SECONDS = 0.3
@@ -142,7 +143,7 @@ async def consume_checkpoint(task: Task) -> None:
         await task.receive_some(consumer.receive)
         seen = consumer.checkpoint()
         positions |= seen.positions
-        checkpoint = Checkpoint(seen.incarnation, positions)
+        checkpoint = replace(seen, positions=positions)
         task.journal.write(Did.KEPT, checkpoint.to_json())
         await consumer.commit(checkpoint)
     await consumer.close(CLOSE_SECONDS)

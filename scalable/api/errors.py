@@ -67,6 +67,7 @@ ANSWERS: dict[str, Answer] = {
     "topic_deleted": Answer(404, 4410),
     # Somebody was faster, or holds it.
     "batch_partly_duplicate": Answer(409, 4409),
+    "checkpoint_superseded": Answer(409, 4409),
     "cursor_sought": Answer(409, 4409),
     "epoch_moved": Answer(409, 4409),
     "generation_superseded": Answer(409, 4409),

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 from types import TracebackType
+from typing import Any
 
-from scalable.client.connection import Connection, ConnectionLost, Urls
+from scalable.client.connection import Connection, ConnectionLost, Urls, error_of
 from scalable.client.inbox import Inbox, Message, OwnedSegment
 from scalable.client.member import DEFAULT_PREFETCH_MESSAGES, Member
 from scalable.client.starts import Start, checkpoint_body, checkpoint_of, registration
 from scalable.domain.checkpoint import Checkpoint, Skipped
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
+    Assignment,
     Commit,
     Committed,
+    ErrorFrame,
     Frame,
     Register,
     Released,
@@ -58,8 +61,8 @@ class CheckpointConsumer(Member):
     """One member of a CHECKPOINT group; use it as `async with CheckpointConsumer(...) as consumer`.
 
     It acknowledges nothing: `checkpoint()` gives what this member handed out, to be kept by the application.
-    `start` is where a new group begins; one that exists goes back to a checkpoint by `restore`.
-    `skipped` collects what checkpoints pointed at and is pruned.
+    `start` is where a new group begins; a group without other members goes on from a checkpoint that is given
+    there, one with members by `restore`. `skipped` collects what checkpoints pointed at and is pruned.
     """
 
     def __init__(
@@ -81,41 +84,56 @@ class CheckpointConsumer(Member):
         self._unanswered: dict[int, Commit | Restore] = {}
         self._outgoing: list[Commit | Restore] = []
         self._numbers = count(1)
-        self._failed = False
+        self._failed = self._restoring = False
+        self._restored = 0
         self.skipped: list[Skipped] = []
 
     def checkpoint(self) -> Checkpoint:
         """Give the position behind the last message of each segment that was handed out here."""
         if self._incarnation is None:
             raise ConnectionLost(1000, "the consumer was not started")
-        return Checkpoint(self._incarnation, self._finished | self._inbox.positions())
+        return Checkpoint(self._incarnation, self._finished | self._inbox.positions(), self._restored)
 
     async def commit(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Let go of what lies before it, and give what the group holds; raises what ends the consumer."""
-        return await self._request(
-            Commit(checkpoint=checkpoint_body(checkpoint), request_id=next(self._numbers))
-        )
+        """Let go of what lies before it, and give what the group holds.
+
+        Raises CheckpointSuperseded for one from before a restore, InvalidParameter, and what ends the
+        consumer.
+        """
+        frame = Commit(checkpoint=checkpoint_body(checkpoint), request_id=next(self._numbers))
+        return checkpoint_of((await self._request(frame)).checkpoint)
 
     async def restore(self, checkpoint: Checkpoint) -> Checkpoint:
-        """Let the whole group go on from a checkpoint, and give where it goes on; raises as `commit`."""
-        self._finished.clear()
-        return await self._request(
-            Restore(checkpoint=checkpoint_body(checkpoint), request_id=next(self._numbers))
-        )
+        """Let the whole group go on from a checkpoint, and give where it goes on.
 
-    async def _request(self, frame: Commit | Restore) -> Checkpoint:
-        answer = self._requests[frame.request_id] = asyncio.get_running_loop().create_future()
+        Nothing that was delivered before is handed out any more. Raises InvalidParameter, and what ends the
+        consumer.
+        """
+        self._restoring = True
+        try:
+            frame = Restore(checkpoint=checkpoint_body(checkpoint), request_id=next(self._numbers))
+            committed = await self._request(frame)
+            while self._inbox.generation < committed.generation:
+                self._raise_failure()
+                await self._changed.wait()
+        finally:
+            self._restoring = False
+            self._pulse()
+        return checkpoint_of(committed.checkpoint)
+
+    async def _request(self, frame: Commit | Restore) -> Committed:
+        answer: asyncio.Future[Committed] = asyncio.get_running_loop().create_future()
+        self._requests[frame.request_id] = answer
         self._unanswered[frame.request_id] = frame
         self._outgoing.append(frame)
         self._pulse()
         while not answer.done():
             self._raise_failure()
             changed = asyncio.ensure_future(self._changed.wait())
-            await asyncio.wait({answer, changed}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {answer, changed}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             changed.cancel()
-        committed = answer.result()
-        self.skipped += [Skipped(segment_id, tuple(ids)) for segment_id, ids in committed.skipped]
-        return checkpoint_of(committed.checkpoint)
+        return answer.result()
 
     # The session
 
@@ -128,14 +146,32 @@ class CheckpointConsumer(Member):
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Committed):
+            self.skipped += [Skipped(segment_id, tuple(ids)) for segment_id, ids in frame.skipped]
             self._unanswered.pop(frame.request_id, None)
             answer = self._requests.pop(frame.request_id, None)
             if answer is not None and not answer.done():
                 answer.set_result(frame)
             self._pulse()
 
+    def _refused(self, frame: ErrorFrame) -> None:
+        if frame.request_id is None:
+            super()._refused(frame)
+            return
+        self._unanswered.pop(frame.request_id, None)
+        answer = self._requests.pop(frame.request_id, None)
+        if answer is not None and not answer.done():
+            answer.set_exception(error_of(frame))
+
+    def _adopt(self, assignment: Assignment) -> None:
+        super()._adopt(assignment)
+        if self._inbox.restored > self._restored:  # what was finished before a restore counts no more
+            self._restored = self._inbox.restored
+            self._finished.clear()
+
     def _next_message(self) -> Message | None:
         """Hand out the next message; to ask for it says that the application is done with the last one."""
+        if self._restoring:
+            return None
         for held in self._inbox.owned.values():
             if isinstance(held, CheckpointSegment) and held.is_past_its_end:
                 held.end_due = True

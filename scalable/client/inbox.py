@@ -159,6 +159,7 @@ class Inbox:
     def __init__(self, topic: TopicName, owning: type[OwnedSegment] = OwnedSegment) -> None:
         self._topic, self._owning = topic, owning
         self._order: tuple[int, int, int] = (-1, -1, -1)
+        self.restored = 0
         self._turns: deque[BucketKey] = deque()
         self.owned: dict[BucketKey, OwnedSegment] = {}
         self.standby = False
@@ -169,6 +170,7 @@ class Inbox:
         if order < self._order:
             return False
         self._order, self.standby = order, assignment.standby
+        self.restored = assignment.restored
         named = {BucketKey(segment.segment_id, segment.bucket) for segment in assignment.segments}
         releasing = {BucketKey(*key) for key in assignment.releasing}
         for key in self.owned.keys() - named - releasing:
@@ -178,6 +180,11 @@ class Inbox:
         for key in releasing & self.owned.keys():
             self.owned[key].release()
         return True
+
+    @property
+    def generation(self) -> int:
+        """Give the generation of the assignment that is followed."""
+        return self._order[1]
 
     def _own(self, segment: AssignedSegment) -> None:
         key = BucketKey(segment.segment_id, segment.bucket)

@@ -29,12 +29,15 @@ def registration(start: Start, *, kind: Literal["STREAM", "CHECKPOINT"] = "STREA
 def checkpoint_body(checkpoint: Checkpoint) -> CheckpointBody:
     """Give a checkpoint as it travels in frames."""
     positions = {str(segment_id): position for segment_id, position in checkpoint.positions.items()}
-    return CheckpointBody(incarnation=checkpoint.incarnation, positions=positions)
+    return CheckpointBody(
+        incarnation=checkpoint.incarnation, positions=positions, restored=checkpoint.restored
+    )
 
 
 def checkpoint_of(body: CheckpointBody) -> Checkpoint:
     """Read a checkpoint from a frame."""
-    return Checkpoint(body.incarnation, {int(key): position for key, position in body.positions.items()})
+    positions = {int(key): position for key, position in body.positions.items()}
+    return Checkpoint(body.incarnation, positions, body.restored)
 
 
 def _milliseconds(moment: datetime) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scalable.domain.errors import InvalidParameter
+
+TEXT_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +24,14 @@ class SegmentExtent:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The next offset to read by segment, for one life of a topic; a segment without an entry is unread."""
+    """The next offset to read by segment, for one life of a topic; a segment without an entry is unread.
+
+    `restored` tells after which restore of its group it was taken, 0 when there was none.
+    """
 
     incarnation: int
     positions: Mapping[int, int]
+    restored: int = 0
 
     @classmethod
     def earliest(cls, incarnation: int) -> Checkpoint:
@@ -39,7 +46,12 @@ class Checkpoint:
     def to_json(self) -> dict[str, Any]:
         """Give the JSON form: segment ids become text."""
         positions = {str(segment_id): self.positions[segment_id] for segment_id in sorted(self.positions)}
-        return {"incarnation": self.incarnation, "positions": positions}
+        restored = {"restored": self.restored} if self.restored else {}
+        return {"incarnation": self.incarnation, "positions": positions, **restored}
+
+    def to_text(self) -> str:
+        """Give a text to keep; `checkpoint_from_text` reads it in this and later versions."""
+        return json.dumps({"version": TEXT_VERSION, **self.to_json()}, separators=(",", ":"))
 
     def readable(self, extents: Mapping[int, SegmentExtent]) -> tuple[int, ...]:
         """List the segments that may be read: all ancestors that still exist were read to their end."""
@@ -65,12 +77,23 @@ class Checkpoint:
             begin = max(positions.get(segment_id, 0), extent.start_offset)
             room = extent.end_offset - begin
             positions[segment_id] = begin + max(0, room if max_messages is None else min(room, max_messages))
-        return Checkpoint(self.incarnation, positions)
+        return replace(self, positions=positions)
+
+
+def checkpoint_from_text(text: str) -> Checkpoint:
+    """Read what `Checkpoint.to_text` gave; raises InvalidParameter."""
+    try:
+        body = json.loads(text)
+    except ValueError as error:
+        raise _invalid(text, "it is no JSON") from error
+    if not isinstance(body, dict) or body.pop("version", None) != TEXT_VERSION:
+        raise _invalid(text, f"it is not of version {TEXT_VERSION}")
+    return checkpoint_from_json(body)
 
 
 def checkpoint_from_json(body: object) -> Checkpoint:
     """Read the JSON form; raises InvalidParameter."""
-    if not isinstance(body, Mapping) or set(body) != {"incarnation", "positions"}:
+    if not isinstance(body, Mapping) or set(body) - {"restored"} != {"incarnation", "positions"}:
         raise _invalid(body, "it needs exactly incarnation and positions")
     positions = body["positions"]
     if not isinstance(positions, Mapping):
@@ -78,6 +101,7 @@ def checkpoint_from_json(body: object) -> Checkpoint:
     return Checkpoint(
         _whole(body["incarnation"]),
         {_segment_id(segment_id): _whole(offset) for segment_id, offset in positions.items()},
+        _whole(body.get("restored", 0)),
     )
 
 
@@ -126,13 +150,21 @@ class Resumption:
 
 
 def resume(
-    checkpoint: Checkpoint, extents: Mapping[int, SegmentExtent], pruned: Mapping[int, PrunedExtent]
+    checkpoint: Checkpoint,
+    extents: Mapping[int, SegmentExtent],
+    pruned: Mapping[int, PrunedExtent],
+    *,
+    next_segment_id: int | None = None,
 ) -> Resumption:
     """Find where a reader goes on from a checkpoint, however old.
 
     A segment without an entry was read to its end when one that came after it has an entry, else it is
-    unread. Raises InvalidParameter for a position behind a segment's end.
+    unread. Raises InvalidParameter for a position behind a segment's end, and for a segment that there never
+    was, if `next_segment_id` is given.
     """
+    for segment_id in checkpoint.positions:
+        if next_segment_id is not None and segment_id >= next_segment_id:
+            raise _invalid(segment_id, "there never was a segment of this id")
     implied = _implied(checkpoint, extents, pruned)
     positions: dict[int, int] = {}
     skipped = [
@@ -154,17 +186,19 @@ def resume(
 def merge(checkpoints: Iterable[Checkpoint]) -> Checkpoint:
     """Unite the checkpoints of several members, the highest position of each segment.
 
-    Raises InvalidParameter when there are none or they are of several lives of a topic.
+    What was taken before the last restore that one of them knows counts no more. Raises InvalidParameter when
+    there are none or they are of several lives of a topic.
     """
     known = list(checkpoints)
     incarnations = {checkpoint.incarnation for checkpoint in known}
     if len(incarnations) != 1:
         raise _invalid(sorted(incarnations), "checkpoints of one topic's one life are united")
+    restored = max(checkpoint.restored for checkpoint in known)
     positions: dict[int, int] = {}
     for checkpoint in known:
-        for segment_id, position in checkpoint.positions.items():
+        for segment_id, position in checkpoint.positions.items() if checkpoint.restored == restored else ():
             positions[segment_id] = max(position, positions.get(segment_id, 0))
-    return Checkpoint(incarnations.pop(), positions)
+    return Checkpoint(incarnations.pop(), positions, restored)
 
 
 def _implied(

@@ -40,7 +40,8 @@ class AssignmentView:
     """All that one consumer owns as of (`generation`, `epoch`); `releasing` is what it is to give up.
 
     `shared` gives all entry buckets of the owned segments that have other owners too. `registered` is False
-    when the subscription does not know the consumer, which then owns nothing.
+    when the subscription does not know the consumer, which then owns nothing. `restored` is the generation
+    that a CHECKPOINT group's last restore made.
     """
 
     generation: int
@@ -49,6 +50,7 @@ class AssignmentView:
     releasing: tuple[BucketKey, ...]
     shared: Mapping[int, tuple[HashRange, ...]]
     registered: bool
+    restored: int = 0
 
 
 def release_segment(
@@ -107,6 +109,7 @@ def assignment(*, leader: Leader, subscription_id: int, consumer: str) -> Assign
             releasing=tuple(sorted(key for key, one in owned.items() if one.in_hand_over)),
             shared=_shared(subscription, consumer, segments),
             registered=store.is_consumer(subscription_id, consumer),
+            restored=subscription.restored_generation,
         )
 
 

@@ -12,6 +12,7 @@ from django.db import transaction
 from scalable import announce
 from scalable.domain.checkpoint import Checkpoint, Resumption, SegmentExtent, Skipped, resume
 from scalable.domain.errors import (
+    CheckpointSuperseded,
     GenerationSuperseded,
     InvalidParameter,
     PositionInvalid,
@@ -23,6 +24,7 @@ from scalable.domain.ownership import Ownership
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services.controller import Leader, find_or_create, register_consumer, require
 from scalable.services.cursors import Cursor, Move, moving_cursors
 from scalable.services.settling import settle_locked, sought
 from scalable.store import checkpoints as store
@@ -32,10 +34,14 @@ from scalable.store.subscriptions import SubscriptionView
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The positions that a group holds now, and what its checkpoint pointed at and is gone."""
+    """The positions that a group holds now, and what its checkpoint pointed at and is gone.
+
+    An assignment of this `generation` or a later one knows of it.
+    """
 
     checkpoint: Checkpoint
     skipped: tuple[Skipped, ...]
+    generation: int
 
 
 def report_end(
@@ -64,10 +70,15 @@ def report_end(
 def commit(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
     """Let go of what lies before a checkpoint; floors never move back, and unnamed segments keep theirs.
 
-    Raises TopicNotFound, SubscriptionNotFound, SubscriptionTypeMismatch, InvalidParameter.
+    Raises TopicNotFound, SubscriptionNotFound, SubscriptionTypeMismatch, InvalidParameter,
+    CheckpointSuperseded.
     """
     with transaction.atomic():
         locked, resumption = _lock_and_resume(subscription_id, checkpoint)
+        if checkpoint.restored < locked.restored_generation:
+            raise CheckpointSuperseded(
+                restored=locked.restored_generation, checkpoint_restored=checkpoint.restored
+            )
         floors = _floors(locked)
         moves = {
             key: position
@@ -76,21 +87,44 @@ def commit(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
         }
         with moving_cursors(_moves(locked, moves)):
             pass
-        return Held(Checkpoint(locked.incarnation, floors | moves), resumption.skipped)
+        held = Checkpoint(locked.incarnation, floors | moves, locked.restored_generation)
+        return Held(held, resumption.skipped, locked.generation)
 
 
 def restore(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
     """Let the whole group go on from a checkpoint, also backwards as far as messages are kept.
 
-    Every owner goes on under a new generation. Raises as `commit`.
+    Every owner goes on under a new generation. Raises TopicNotFound, SubscriptionNotFound,
+    SubscriptionTypeMismatch, InvalidParameter.
     """
     with transaction.atomic():
         locked, resumption = _lock_and_resume(subscription_id, checkpoint)
         with moving_cursors(_moves(locked, resumption.positions)):
             store.clear_positions(subscription_id)
             sought(locked, segment_ids=set(resumption.positions), ended=resumption.ended)
+            generation = store.note_restore(subscription_id)
         announce.publish(announce.AssignmentChanged(subscription_id, locked.incarnation))
-        return Held(Checkpoint(locked.incarnation, resumption.positions), resumption.skipped)
+        held = Checkpoint(locked.incarnation, resumption.positions, generation)
+        return Held(held, resumption.skipped, generation)
+
+
+def join(
+    *, leader: Leader, subscription: str, consumer: str, checkpoint: Checkpoint
+) -> tuple[SubscriptionView, Held | None]:
+    """Register with a group, made if need be, and restore it to the checkpoint if it has no other members.
+
+    All or nothing. Raises TopicNotFound, TermSuperseded, InvalidName, SubscriptionTypeMismatch,
+    InvalidParameter.
+    """
+    with transaction.atomic():
+        topics.lock(leader.topic)
+        require(leader)
+        group = find_or_create(name=leader.topic, subscription=subscription, kind=SubscriptionType.CHECKPOINT)
+        locked = subscriptions.lock(group.subscription_id)
+        alone = not subscriptions.consumers(locked.subscription_id)
+        held = restore(subscription_id=locked.subscription_id, checkpoint=checkpoint) if alone else None
+        register_consumer(leader=leader, subscription_id=locked.subscription_id, consumer=consumer)
+        return group, held
 
 
 def _lock_and_resume(subscription_id: int, checkpoint: Checkpoint) -> tuple[SubscriptionView, Resumption]:
@@ -101,7 +135,8 @@ def _lock_and_resume(subscription_id: int, checkpoint: Checkpoint) -> tuple[Subs
         problem = f"it is of another topic or life of its name than {locked.incarnation}"
         raise InvalidParameter(parameter="checkpoint", value=checkpoint.incarnation, problem=problem)
     extents = _extents(locked.incarnation, topic.layout)
-    return locked, resume(checkpoint, extents, store.pruned_extents(locked.incarnation))
+    pruned = store.pruned_extents(locked.incarnation)
+    return locked, resume(checkpoint, extents, pruned, next_segment_id=topic.layout.next_segment_id)
 
 
 def _checked(subscription: SubscriptionView) -> SubscriptionView:

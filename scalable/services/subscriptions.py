@@ -22,8 +22,8 @@ from scalable.segments.registry import segment_port
 from scalable.services.cursors import create_cursors, delete_cursors
 from scalable.services.positions import Start, extents_of, positions_of_start
 from scalable.services.settling import find_bucket, find_cursor_of
+from scalable.store import checkpoints, topics
 from scalable.store import subscriptions as store
-from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
 from scalable.store.topics import TopicView
 
@@ -147,7 +147,10 @@ def reading_right(
     if owned.owner != consumer or cursor is None:
         raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
     bucket_range = find_bucket(subscription, segment_id, bucket)
-    return ReadingRight(segment_id, generation, cursor.position, bucket_range, cursor.acknowledged)
+    position = cursor.position
+    if subscription.type is SubscriptionType.CHECKPOINT:  # the last owner may have stopped further on
+        position = max(position, checkpoints.positions(subscription.subscription_id).get(segment_id, 0))
+    return ReadingRight(segment_id, generation, position, bucket_range, cursor.acknowledged)
 
 
 def lost_segments(

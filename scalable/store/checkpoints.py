@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from django.db.models import F
+
 from scalable.domain.checkpoint import PrunedExtent
-from scalable.models import Assignment, PrunedSegment
+from scalable.models import Assignment, PrunedSegment, Subscription
 
 
 def positions(subscription_id: int) -> dict[int, int]:
@@ -21,6 +23,16 @@ def write_position(subscription_id: int, segment_id: int, position: int) -> None
 def clear_positions(subscription_id: int) -> None:
     """Forget where owners stopped, for the group goes on elsewhere; the caller holds its lock."""
     Assignment.objects.filter(subscription_id=subscription_id).update(position=None)
+
+
+def note_restore(subscription_id: int) -> int:
+    """Give the group a new generation and keep it as that of its last restore; the caller holds its lock."""
+    rows = Subscription.objects.filter(pk=subscription_id)
+    rows.update(
+        assignment_generation=F("assignment_generation") + 1,
+        restored_generation=F("assignment_generation") + 1,
+    )
+    return rows.values_list("restored_generation", flat=True).get()
 
 
 def pruned_extents(incarnation: int) -> Mapping[int, PrunedExtent]:

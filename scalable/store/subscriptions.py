@@ -35,6 +35,7 @@ class SubscriptionView:
     created_at_ms: int
     key_shared: bool = False
     holds_pruning: bool = True
+    restored_generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +336,7 @@ def _view(row: Subscription) -> SubscriptionView:
         created_at_ms=milliseconds(row.created_at),
         key_shared=row.key_shared,
         holds_pruning=row.holds_pruning,
+        restored_generation=row.restored_generation,
     )
 
 

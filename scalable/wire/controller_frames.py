@@ -15,6 +15,7 @@ class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw
 
     incarnation: Number
     positions: Annotated[Mapping[SegmentIdText, Number], msgspec.Meta(max_length=100_000)]
+    restored: Number = 0
 
 
 class Register(Frame, frozen=True, tag="register"):
@@ -52,7 +53,10 @@ class SegmentEnded(Frame, frozen=True, tag="segment_ended"):
 
 
 class Commit(Frame, frozen=True, tag="commit"):
-    """Client of a CHECKPOINT group: the application keeps this checkpoint; older data may be pruned."""
+    """Client of a CHECKPOINT group: the application keeps this checkpoint; older data may be pruned.
+
+    One that was taken before the group's last restore (`restored`) is refused.
+    """
 
     request_id: Number
     checkpoint: CheckpointBody
@@ -68,11 +72,14 @@ class Restore(Frame, frozen=True, tag="restore"):
 class Committed(Frame, frozen=True, tag="committed"):
     """Server: the commit or restore of `request_id` is durable, with the positions that are held now.
 
-    `skipped` names what a checkpoint pointed at and is pruned, as [segment id, its successors' ids].
+    The `request_id` 0 answers a `register` whose checkpoint the group was restored to. `skipped` names what a
+    checkpoint pointed at and is pruned, as [segment id, its successors' ids]. An assignment of this
+    `generation` or a later one knows of it: after a restore, what was delivered under earlier ones is void.
     """
 
     request_id: int
     checkpoint: CheckpointBody
+    generation: int
     skipped: list[tuple[int, list[int]]] = []
 
 
@@ -105,6 +112,8 @@ class Assignment(Frame, frozen=True, tag="assignment"):
 
     `releasing`: [segment id, bucket] to give up: acknowledge what was delivered, then send `released`.
     `shared_buckets`: by segment id, all entry buckets of a segment that has co-owners, as [start, end].
+    `restored`: the generation that the last restore of a CHECKPOINT group made, 0 for none; positions from
+    before it count no more.
     """
 
     term: int
@@ -115,6 +124,7 @@ class Assignment(Frame, frozen=True, tag="assignment"):
     releasing: list[tuple[int, int]]
     standby: bool = False
     shared_buckets: dict[str, list[tuple[int, int]]] = {}
+    restored: int = 0
 
 
 ControllerServerFrame = Assignment | Committed

@@ -166,7 +166,7 @@ class Welcome(Frame, frozen=True, tag="welcome"):
 class ErrorFrame(Frame, frozen=True, tag="error"):
     """Server: something was refused, for one segment (or bucket of it) if there is a `segment_id`.
 
-    A close may follow.
+    With a `request_id` it answers the commit or restore of that number. A close may follow.
     """
 
     code: str
@@ -175,6 +175,7 @@ class ErrorFrame(Frame, frozen=True, tag="error"):
     hint: str = ""
     segment_id: int | None = None
     bucket: int = 0
+    request_id: int | None = None
 
 
 class Gone(Frame, frozen=True, tag="gone"):

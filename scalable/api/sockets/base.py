@@ -102,9 +102,16 @@ class Socket(AsyncConsumer):
         """Send a bulky frame; waits while too much stands before it."""
         await self.outbox.put_when_room(frame)
 
-    def refuse(self, error: ScalableError, *, segment_id: int | None = None, bucket: int = 0) -> None:
+    def refuse(
+        self,
+        error: ScalableError,
+        *,
+        segment_id: int | None = None,
+        bucket: int = 0,
+        request_id: int | None = None,
+    ) -> None:
         """Send an error frame; the socket stays open."""
-        self.push(error_frame(error, segment_id=segment_id, bucket=bucket))
+        self.push(error_frame(error, segment_id=segment_id, bucket=bucket, request_id=request_id))
 
     def fail(self, error: BaseException) -> None:
         """Send an error frame and close with the error's code."""
@@ -300,7 +307,13 @@ def _size_of(text: str | None, data: bytes | None) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def error_frame(error: ScalableError, *, segment_id: int | None = None, bucket: int = 0) -> ErrorFrame:
+def error_frame(
+    error: ScalableError,
+    *,
+    segment_id: int | None = None,
+    bucket: int = 0,
+    request_id: int | None = None,
+) -> ErrorFrame:
     """The frame that tells a client of an error."""
     fields = cast("dict[str, object]", error.fields)
     return ErrorFrame(
@@ -310,4 +323,5 @@ def error_frame(error: ScalableError, *, segment_id: int | None = None, bucket: 
         hint=error.hint,
         segment_id=segment_id,
         bucket=bucket,
+        request_id=request_id,
     )

@@ -10,6 +10,7 @@ from scalable.api.node import node
 from scalable.api.sockets.following import FollowingSocket
 from scalable.domain.checkpoint import Checkpoint
 from scalable.domain.errors import (
+    CheckpointSuperseded,
     FrameInvalid,
     GenerationSuperseded,
     InvalidParameter,
@@ -121,14 +122,7 @@ class ControllerSocket(FollowingSocket):
         if self._subscription is not None:
             raise FrameInvalid(problem="the consumer is registered already")
         led = await node.leader.lead(self.topic, node_id=node.id)
-        subscription = await node.call(
-            controller.find_or_create,
-            name=self.topic,
-            subscription=self.scope["url_route"]["kwargs"]["subscription"],
-            initial_position=_start_of(frame),
-            kind=SubscriptionType(frame.kind),
-            key_shared=frame.key_shared,
-        )
+        subscription = await self._join(led, frame)
         key = (subscription.subscription_id, self.consumer)
         async with node.leader.session(led, key).lock:
             await self._write_registration(led, subscription)
@@ -138,6 +132,30 @@ class ControllerSocket(FollowingSocket):
             former.fail(SessionSuperseded(consumer=self.consumer))
         self.incarnation = led.leader.incarnation
         self.spawn(self._follow_assignment(led, subscription))
+
+    async def _join(self, led: Led, frame: Register) -> SubscriptionView:
+        """Find or make the subscription; a group is restored to the checkpoint of its first member."""
+        name = self.scope["url_route"]["kwargs"]["subscription"]
+        kind = SubscriptionType(frame.kind)
+        if kind is SubscriptionType.CHECKPOINT and frame.checkpoint is not None:
+            group, held = await node.call(
+                checkpoints.join,
+                leader=led.leader,
+                subscription=name,
+                consumer=self.consumer,
+                checkpoint=_checkpoint_of(frame.checkpoint),
+            )
+            if held is not None:
+                self.push(_committed_frame(0, held))
+            return group
+        return await node.call(
+            controller.find_or_create,
+            name=self.topic,
+            subscription=name,
+            initial_position=_start_of(frame),
+            kind=kind,
+            key_shared=frame.key_shared,
+        )
 
     async def _write_registration(self, led: Led, subscription: SubscriptionView) -> None:
         await node.call(
@@ -177,16 +195,20 @@ class ControllerSocket(FollowingSocket):
             self.refuse(error, segment_id=frame.segment_id)
 
     async def _move_group(self, frame: Commit | Restore) -> None:
-        subscription, body = self._registered, frame.checkpoint
-        if body.incarnation != subscription.incarnation:
-            problem = f"it is of another life of this topic's name, which now has {subscription.incarnation}"
-            raise InvalidParameter(parameter="checkpoint", value=body.incarnation, problem=problem)
-        held = await node.call(
-            checkpoints.commit if isinstance(frame, Commit) else checkpoints.restore,
-            subscription_id=subscription.subscription_id,
-            checkpoint=Checkpoint(body.incarnation, {int(key): at for key, at in body.positions.items()}),
-        )
-        self.push(_committed_frame(frame.request_id, held))
+        group, checkpoint = self._registered, _checkpoint_of(frame.checkpoint)
+        try:
+            if checkpoint.incarnation != group.incarnation:
+                problem = f"it is of another life of this topic's name, which now has {group.incarnation}"
+                raise InvalidParameter(parameter="checkpoint", value=checkpoint.incarnation, problem=problem)
+            held = await node.call(
+                checkpoints.commit if isinstance(frame, Commit) else checkpoints.restore,
+                subscription_id=group.subscription_id,
+                checkpoint=checkpoint,
+            )
+        except (InvalidParameter, PositionInvalid, CheckpointSuperseded) as error:
+            self.refuse(error, request_id=frame.request_id)
+        else:
+            self.push(_committed_frame(frame.request_id, held))
 
     @property
     def _registered(self) -> SubscriptionView:
@@ -245,15 +267,23 @@ def _committed_frame(request_id: int, held: Held) -> Committed:
     positions = {str(key): position for key, position in held.checkpoint.positions.items()}
     return Committed(
         request_id=request_id,
-        checkpoint=CheckpointBody(incarnation=held.checkpoint.incarnation, positions=positions),
+        checkpoint=CheckpointBody(
+            incarnation=held.checkpoint.incarnation, positions=positions, restored=held.checkpoint.restored
+        ),
+        generation=held.generation,
         skipped=[(one.segment_id, list(one.successor_ids)) for one in held.skipped],
     )
 
 
+def _checkpoint_of(body: CheckpointBody) -> Checkpoint:
+    positions = {int(key): position for key, position in body.positions.items()}
+    return Checkpoint(body.incarnation, positions, body.restored)
+
+
 def _start_of(frame: Register) -> Start:
     if frame.checkpoint is not None:
-        positions = {int(key): position for key, position in frame.checkpoint.positions.items()}
-        return AtPositions(positions, frame.checkpoint.incarnation)
+        checkpoint = _checkpoint_of(frame.checkpoint)
+        return AtPositions(checkpoint.positions, checkpoint.incarnation)
     return frame.initial_position if frame.start_time_ms is None else AtTime(frame.start_time_ms)
 
 
@@ -270,6 +300,7 @@ def _assignment_frame(view: AssignmentView, *, term: int, incarnation: int) -> A
             str(segment_id): [(one.start, one.end) for one in ranges]
             for segment_id, ranges in view.shared.items()
         },
+        restored=view.restored,
     )
 
 

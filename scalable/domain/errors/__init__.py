@@ -51,6 +51,7 @@ from scalable.domain.errors.control import (
 from scalable.domain.errors.data import (
     BatchInvalid,
     BatchPartlyDuplicate,
+    CheckpointSuperseded,
     CursorSought,
     Forbidden,
     FrameInvalid,
@@ -80,6 +81,7 @@ __all__ = [
     "BatchInvalid",
     "BatchPartlyDuplicate",
     "BucketCountUnchanged",
+    "CheckpointSuperseded",
     "CursorSought",
     "EpochMoved",
     "Forbidden",

@@ -185,6 +185,15 @@ class GenerationSuperseded(ScalableError):
     current_generation: int
 
 
+class CheckpointSuperseded(ScalableError):
+    """The checkpoint was taken before the group's last restore, {restored}."""
+
+    code = "checkpoint_superseded"
+    hint_template = "Take another one; nothing was committed."
+    restored: int
+    checkpoint_restored: int
+
+
 class CursorSought(ScalableError):
     """A seek moved the cursor of {subscription} on segment {segment_id} to the incarnation {current}."""
 
