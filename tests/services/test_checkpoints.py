@@ -1,16 +1,24 @@
 """CHECKPOINT groups: ends open children, commits move forward only, restores withdraw what came after."""
 
+from dataclasses import replace
+
 import pytest
 
-from scalable.domain.checkpoint import Checkpoint
-from scalable.domain.errors import GenerationSuperseded, InvalidParameter, PositionInvalid, SegmentNotOwned
+from scalable.domain.checkpoint import Checkpoint, Skipped
+from scalable.domain.errors import (
+    CheckpointSuperseded,
+    GenerationSuperseded,
+    InvalidParameter,
+    PositionInvalid,
+    SegmentNotOwned,
+)
 from scalable.domain.operations import OperationKind
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.registry import segment_port
-from scalable.services import assignment, checkpoints, controller
+from scalable.services import assignment, checkpoints, controller, pruning, subscriptions
 from scalable.services.topics import TopicView
 from scalable.store.subscriptions import SubscriptionView
-from tests.services.group import Group
+from tests.services.group import Group, leader_of
 from tests.topology import append, drive, make_topic, request
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("port")]
@@ -121,3 +129,70 @@ def test_the_next_owner_goes_on_where_the_last_one_stopped() -> None:
     group.leave("a")
     group.join("b")
     assert [owned.position for owned in group.view("b").segments] == [2]
+
+
+def test_the_first_member_s_checkpoint_restores_the_group_and_a_later_one_s_does_not() -> None:
+    group = split_group()
+    group.end("a", 0, 3)
+    group.leave("a")
+    for consumer, position, held in (("b", 1, True), ("c", 0, False)):
+        _, restored = checkpoints.join(
+            leader=group.leader, subscription="s", consumer=consumer, checkpoint=group.at(s0=position)
+        )
+        assert (restored is not None) is held
+    assert group.owners() == {0: "b"}
+    assert [owned.position for owned in group.view("b").segments] == [1]
+
+
+def test_a_group_is_made_at_a_checkpoint_whose_segments_are_pruned() -> None:
+    """B45: it goes on at the successors, and says what is gone."""
+    group = split_group()
+    subscriptions.delete_subscription(name=group.topic.name, subscription="s")
+    assert pruning.prune_topic(incarnation=group.topic.incarnation) == (0,)
+    _, held = checkpoints.join(leader=group.leader, subscription="s", consumer="b", checkpoint=group.at(s0=2))
+    assert held is not None
+    assert (held.skipped, held.checkpoint.positions) == ((Skipped(0, (1, 2)),), {1: 0, 2: 0})
+    assert group.owners() == {1: "b", 2: "b"}
+
+
+def test_a_join_that_is_refused_leaves_no_group_behind() -> None:
+    topic = make_topic("refused", segments=1)
+    leader = leader_of(topic)
+    with pytest.raises(InvalidParameter):
+        checkpoints.join(
+            leader=leader, subscription="s", consumer="a", checkpoint=Checkpoint(topic.incarnation, {0: 1})
+        )
+    assert subscriptions.list_subscriptions(name=topic.name) == []
+
+
+def test_a_commit_of_a_checkpoint_from_before_a_restore_is_refused() -> None:
+    group = split_group()
+    held = group.restore(s0=1)
+    with pytest.raises(CheckpointSuperseded):
+        group.commit(s0=2)
+    assert group.floor(0) == 1
+    later = replace(group.at(s0=2), restored=held.checkpoint.restored)
+    checkpoints.commit(subscription_id=group.subscription_id, checkpoint=later)
+    assert group.floor(0) == 2
+
+
+def test_a_segment_that_never_was_is_refused() -> None:
+    group = split_group()
+    with pytest.raises(InvalidParameter):
+        group.restore(s3=0)
+    assert group.owners() == {0: "a"}
+
+
+def test_a_reader_without_a_position_begins_where_the_last_owner_stopped() -> None:
+    group = split_group()
+    assignment.release_segment(
+        subscription_id=group.subscription_id,
+        consumer="a",
+        segment_id=0,
+        generation=group.generation(0),
+        position=2,
+    )
+    right = subscriptions.reading_right(
+        subscription=group.subscription, consumer="a", segment_id=0, generation=group.generation(0)
+    )
+    assert right.position == 2
