@@ -12,11 +12,14 @@ from scalable.client.queue_consumer import NegativeAckBackoff, QueueConsumer
 from scalable.client.queue_inbox import QueueMessage
 from scalable.client.sync import SyncProducer, SyncQueueConsumer, SyncStreamConsumer
 from scalable.client.topology import Topology, TopologyWatch
+from scalable.domain.checkpoint import Checkpoint, checkpoint_from_text
+from scalable.domain.checkpoint import merge as merge_checkpoints
 
 __all__ = [
     "Admin",
     "BatchLimits",
     "BatchPage",
+    "Checkpoint",
     "CheckpointConsumer",
     "ConnectionLost",
     "Endpoint",
@@ -33,4 +36,6 @@ __all__ = [
     "SyncStreamConsumer",
     "Topology",
     "TopologyWatch",
+    "checkpoint_from_text",
+    "merge_checkpoints",
 ]
