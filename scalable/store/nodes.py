@@ -5,9 +5,19 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import Count, DateTimeField, DurationField, ExpressionWrapper, F, Value
+from django.db.models import (
+    Count,
+    DateTimeField,
+    DurationField,
+    ExpressionWrapper,
+    F,
+    OuterRef,
+    Subquery,
+    Value,
+)
+from django.db.models.functions import Coalesce
 
-from scalable.models import Node
+from scalable.models import ControllerLease, Node
 from scalable.store.clock import ClockTimestamp, milliseconds
 
 
@@ -56,7 +66,10 @@ def is_alive(node_id: uuid.UUID, *, timeout_seconds: float) -> bool:
 def page(*, limit: int, offset: int) -> tuple[list[NodeView], int]:
     """A page of all nodes, the oldest first, and how many there are."""
     age = ExpressionWrapper(ClockTimestamp() - F("heartbeat_at"), output_field=DurationField())
-    rows = Node.objects.annotate(age=age, led=Count("controllerlease")).order_by("started_at", "pk")
+    # A join would group by the age too, which differs from row to row: a node would come once for each topic.
+    leases = ControllerLease.objects.filter(node_id=OuterRef("pk")).order_by().values("node_id")
+    led = Coalesce(Subquery(leases.values(number=Count("*"))), 0)
+    rows = Node.objects.annotate(age=age, led=led).order_by("started_at", "pk")
     found = [
         NodeView(row.pk, row.url, milliseconds(row.started_at), row.age.total_seconds(), row.led)
         for row in rows[offset : offset + limit]
