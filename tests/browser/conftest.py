@@ -104,7 +104,7 @@ def administrator(transactional_db: None) -> None:
 async def console(administrator: None, live_node: LiveNode, browser: Browser) -> AsyncIterator[Console]:
     """Open an empty page; whatever the page's scripts complain about fails the test."""
     page = await browser.new_page(viewport={"width": 1400, "height": 1000})
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(60_000)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda line: errors.append(line.text) if "Content Security" in line.text else None)

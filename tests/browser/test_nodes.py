@@ -13,7 +13,6 @@ from tests.processes import LiveNode, ProcessFactory
 ROOT = "scalable/public/default"
 TOPIC = "topic://public/default/led"
 QUICK = {"SCALABLE_NODE_HEARTBEAT_SECONDS": "0.2", "SCALABLE_NODE_TIMEOUT_SECONDS": "5"}
-PATIENCE_MS = 60_000
 LED_PAGE = 20
 
 
@@ -26,7 +25,6 @@ def live_node(processes: ProcessFactory) -> LiveNode:
 async def open_nodes(console: Console) -> Page:
     """Open the page, read every second."""
     page = console.page
-    page.set_default_timeout(PATIENCE_MS)
     await console.open("/nodes")
     await page.select_option("#interval", "1000")
     return page
@@ -66,7 +64,6 @@ async def test_nodes_are_alive_lead_and_die(console: Console, processes: Process
 
 async def test_a_topic_shows_its_leader_and_term(console: Console) -> None:
     page = console.page
-    page.set_default_timeout(PATIENCE_MS)
     console.call("PUT", f"{ROOT}/led")
     await console.open_topic("led")
     assert await page.inner_text("#figure-leader") == "none"
@@ -130,7 +127,6 @@ async def test_it_fits_narrow_and_wide_screens(console: Console, scheme: str) ->
 
 async def test_a_rebucket_is_asked_for_in_the_segments_table(working: Console) -> None:
     page = working.page
-    page.set_default_timeout(PATIENCE_MS)
     working.call("PUT", f"{ROOT}/led")
     await working.open_topic("led")
     await page.click('#segment-rows [data-role="rebucket"]')
