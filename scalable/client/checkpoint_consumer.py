@@ -14,6 +14,7 @@ from scalable.client.starts import Start, checkpoint_body, checkpoint_of, regist
 from scalable.domain.checkpoint import Checkpoint, Skipped
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
+    AssignedSegment,
     Assignment,
     Commit,
     Committed,
@@ -77,7 +78,7 @@ class CheckpointConsumer(Member):
         prefetch_messages: int = DEFAULT_PREFETCH_MESSAGES,
     ) -> None:
         super().__init__(url, topic, group, token, name=name, prefetch_messages=prefetch_messages)
-        self._inbox = Inbox(self.topic, CheckpointSegment)
+        self._inbox = Inbox(self.topic, self._own)
         self._first = registration(start, kind="CHECKPOINT")
         self._finished: dict[int, int] = {}
         self._requests: dict[int, asyncio.Future[Committed]] = {}
@@ -163,10 +164,20 @@ class CheckpointConsumer(Member):
             answer.set_exception(error_of(frame))
 
     def _adopt(self, assignment: Assignment) -> None:
-        super()._adopt(assignment)
-        if self._inbox.restored > self._restored:  # what was finished before a restore counts no more
-            self._restored = self._inbox.restored
+        self._finished |= self._inbox.positions()
+        if assignment.restored > self._restored:  # what was handed out before a restore counts no more
+            self._restored = assignment.restored
             self._finished.clear()
+        super()._adopt(assignment)
+
+    def _own(self, assigned: AssignedSegment) -> CheckpointSegment:
+        """Begin a segment, of which this member may have handed out more than the group knows.
+
+        It was given up for lost and is back: the application has not lost what it did with those messages.
+        """
+        held = CheckpointSegment(assigned)
+        held.received = held.handed_out = max(held.received, self._finished.get(assigned.segment_id, 0))
+        return held
 
     def _next_message(self) -> Message | None:
         """Hand out the next message; to ask for it says that the application is done with the last one."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -156,7 +156,9 @@ def messages_of(
 class Inbox:
     """What one consumer owns, by segment and bucket, and the messages that wait for the application."""
 
-    def __init__(self, topic: TopicName, owning: type[OwnedSegment] = OwnedSegment) -> None:
+    def __init__(
+        self, topic: TopicName, owning: Callable[[AssignedSegment], OwnedSegment] = OwnedSegment
+    ) -> None:
         self._topic, self._owning = topic, owning
         self._order: tuple[int, int, int] = (-1, -1, -1)
         self.restored = 0

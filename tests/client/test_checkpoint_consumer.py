@@ -13,6 +13,7 @@ from scalable.client import Admin, CheckpointConsumer
 from scalable.client.starts import Start
 from scalable.domain.checkpoint import Checkpoint
 from scalable.domain.errors import CheckpointSuperseded, InvalidParameter, TopicDeleted
+from tests.client.proxy import Relay
 from tests.client.test_consumer import fill
 from tests.processes import LiveNode, ProcessFactory
 
@@ -146,3 +147,27 @@ async def test_a_reported_end_outlives_the_leader(
         await fill(second, topic, 20, 30)
         assert sorted(await values(consumer, 10)) == list(range(20, 30)), "nothing comes twice"
         assert sum((await consumer.commit(kept)).positions.values()) == 20
+
+
+async def test_a_member_that_was_given_up_for_lost_goes_on_where_it_was(processes: ProcessFactory) -> None:
+    """What its application did with the messages behind the last commit is not lost: they come no more."""
+    topic = "topic://public/default/given-up"
+    async with Relay() as relay:
+        node = await asyncio.to_thread(
+            lambda: processes.node(SCALABLE_NODE_URL=relay.url, SCALABLE_SESSION_GRACE_SECONDS="0.5")
+        )
+        relay.target_url = node.url
+        with Admin(node.url, node.admin_token) as admin:
+            await asyncio.to_thread(admin.create_topic, topic)
+            await fill(node, topic, 0, 10)
+            async with CheckpointConsumer(relay.url, topic, node.admin_token, group="group", name="a") as one:
+                assert await values(one, 7) == list(range(7))
+                relay.hold()
+                relay.cut()
+                async with asyncio.timeout(60):
+                    # Nobody is told that a session ended.
+                    while (await asyncio.to_thread(admin.assignments, topic, "group"))["consumers"]:  # noqa: ASYNC110
+                        await asyncio.sleep(0.05)
+                relay.let_go()
+                assert await values(one, 3) == [7, 8, 9]
+                assert one.checkpoint().positions == {0: 10}
