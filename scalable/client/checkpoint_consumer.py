@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import count
 from types import TracebackType
 from typing import Any
@@ -18,6 +19,7 @@ from scalable.wire.frames import (
     Assignment,
     Commit,
     Committed,
+    Delivery,
     ErrorFrame,
     Frame,
     Register,
@@ -32,6 +34,16 @@ class CheckpointSegment(OwnedSegment):
 
     end_offset: int | None = None
     end_due = end_told = False
+
+    def __init__(self, assigned: AssignedSegment, note: Callable[[Skipped], None]) -> None:
+        super().__init__(assigned)
+        self._note = note
+
+    def deliver(self, delivery: Delivery, topic: TopicName) -> None:
+        """Queue what was not received before, and note what was pruned under the reader's eyes."""
+        if delivery.first_offset > self.received and not (self.releasing or self.detaching):
+            self._note(Skipped(self.segment_id, (self.segment_id,)))
+        super().deliver(delivery, topic)
 
     @property
     def is_past_its_end(self) -> bool:
@@ -78,6 +90,7 @@ class CheckpointConsumer(Member):
         prefetch_messages: int = DEFAULT_PREFETCH_MESSAGES,
     ) -> None:
         super().__init__(url, topic, group, token, name=name, prefetch_messages=prefetch_messages)
+        self.skipped: list[Skipped] = []
         self._inbox = Inbox(self.topic, self._own)
         self._first = registration(start, kind="CHECKPOINT")
         self._finished: dict[int, int] = {}
@@ -87,7 +100,6 @@ class CheckpointConsumer(Member):
         self._numbers = count(1)
         self._failed = self._restoring = False
         self._restored = 0
-        self.skipped: list[Skipped] = []
 
     def checkpoint(self) -> Checkpoint:
         """Give the position behind the last message of each segment that was handed out here."""
@@ -175,7 +187,7 @@ class CheckpointConsumer(Member):
 
         It was given up for lost and is back: the application has not lost what it did with those messages.
         """
-        held = CheckpointSegment(assigned)
+        held = CheckpointSegment(assigned, self.skipped.append)
         held.received = held.handed_out = max(held.received, self._finished.get(assigned.segment_id, 0))
         return held
 

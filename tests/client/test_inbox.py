@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from scalable.client.checkpoint_consumer import CheckpointSegment
 from scalable.client.inbox import Inbox, Message
+from scalable.domain.checkpoint import Skipped
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import BucketKey
 from scalable.wire.batch import Record, encode_batch
@@ -168,3 +170,14 @@ def test_segments_take_turns() -> None:
     inbox.deliver(delivery(0, 3, segment_id=1))
     ids = [message.message_id.segment_id for message in take(inbox)]
     assert sorted(ids[:2]) == sorted(ids[2:4]) == [0, 1]
+
+
+def test_what_is_pruned_under_a_checkpoint_reader_is_noted() -> None:
+    skipped: list[Skipped] = []
+    inbox = Inbox(TOPIC, lambda one: CheckpointSegment(one, skipped.append))
+    inbox.apply(assignment(assigned(0)))
+    inbox.deliver(delivery(0, 2))
+    inbox.deliver(delivery(2, 2))
+    assert skipped == []
+    inbox.deliver(delivery(7, 2))
+    assert (offsets(take(inbox)), skipped) == ([0, 1, 2, 3, 7, 8], [Skipped(0, (0,))])
