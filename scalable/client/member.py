@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from types import TracebackType
-from typing import Self
+from abc import abstractmethod
 
 from scalable.client.connection import (
     Backoff,
@@ -23,6 +20,7 @@ from scalable.client.connection import (
 )
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox, Message
+from scalable.client.receiver import Receiver
 from scalable.domain.errors import NotLeader, TopicDeleted, TopicNotFound
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
@@ -38,7 +36,7 @@ from scalable.wire.frames import (
 DEFAULT_PREFETCH_MESSAGES = 1_000
 
 
-class Member(ABC):
+class Member(Receiver[Message]):
     """What stream and checkpoint consumers share; each says how it registers and gives segments up."""
 
     def __init__(
@@ -51,6 +49,7 @@ class Member(ABC):
         name: str | None,
         prefetch_messages: int,
     ) -> None:
+        super().__init__()
         self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
         self.subscription = subscription
@@ -61,10 +60,8 @@ class Member(ABC):
         self._links: dict[str, tuple[ConsumeLink, asyncio.Task[None]]] = {}
         self._backoff = Backoff()
         self._task: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
         self._incarnation: int | None = None
-        self._failure: BaseException | None = None
-        self._leaving = self._said_goodbye = False
+        self._said_goodbye = False
 
     # What each kind of member does in its own way
 
@@ -113,15 +110,6 @@ class Member(ABC):
             self._raise_failure()
             await self._changed.wait()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def close(self, timeout_seconds: float = 10.0) -> None:
         """Make durable what is done and leave the subscription, so that others take over at once."""
         try:
@@ -146,33 +134,11 @@ class Member(ABC):
 
     # Messages
 
-    async def receive(self, timeout_seconds: float | None = None) -> Message:
-        """Wait for the next message; raises TimeoutError, and what ended the consumer, as TopicDeleted."""
-        message = self._next_message()
-        if message is not None:
-            return message
-        async with asyncio.timeout(timeout_seconds):
-            while (message := self._next_message()) is None:
-                self._raise_failure()
-                await self._changed.wait()
-        return message
-
     def _next_message(self) -> Message | None:
         message = None if self._leaving else self._inbox.next_message()
         if message is not None:
             self._wake_links()
         return message
-
-    def __aiter__(self) -> AsyncIterator[Message]:
-        return self._messages()
-
-    async def _messages(self) -> AsyncIterator[Message]:
-        while not self._leaving:
-            try:
-                yield await self.receive()
-            except ConnectionLost:
-                if not self._leaving:
-                    raise
 
     @property
     def owned_segments(self) -> tuple[int, ...]:
@@ -276,16 +242,3 @@ class Member(ABC):
     def _wake_links(self) -> None:
         for link, _ in self._links.values():
             link.wake()
-
-    def _pulse(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def _fail(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
-        self._pulse()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure

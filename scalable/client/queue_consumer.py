@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
-from types import TracebackType
 from typing import NamedTuple
 
 from scalable.client.admin import Admin
@@ -13,6 +11,7 @@ from scalable.client.connection import Backoff, ConnectionLost, Endpoint, Urls, 
 from scalable.client.dead_letters import DeadLetters, default_topic
 from scalable.client.queue_inbox import QueueInbox, QueueMessage
 from scalable.client.queue_link import QueueLink
+from scalable.client.receiver import Receiver
 from scalable.client.subscription_admin import Edge
 from scalable.client.topology import Topology, TopologyWatch
 from scalable.domain.checkpoint import Checkpoint
@@ -38,7 +37,7 @@ class NegativeAckBackoff(NamedTuple):
         return min(self.max_seconds, self.min_seconds * growth)
 
 
-class QueueConsumer:
+class QueueConsumer(Receiver[QueueMessage]):
     """One member of a QUEUE subscription; use it as `async with QueueConsumer(...) as consumer`.
 
     Any number of members share every segment, sealed ones too; there is no order between messages. A message
@@ -68,6 +67,7 @@ class QueueConsumer:
         `start` counts only when the subscription is new: an end, a time (milliseconds since 1970) or a
         checkpoint. `negative_ack_backoff`: shortest and longest rest (seconds) and how it grows.
         """
+        super().__init__()
         _check(ack_timeout_seconds, max_deliveries, prefetch_messages)
         self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
@@ -94,9 +94,6 @@ class QueueConsumer:
         )
         self._backoff = Backoff()
         self._tasks: list[asyncio.Task[None]] = []
-        self._changed = asyncio.Event()
-        self._failure: BaseException | None = None
-        self._leaving = False
 
     def _make_dead_letters(self, url: Urls, token: str, topic: TopicName | str | None) -> DeadLetters | None:
         if self._max_deliveries is None:
@@ -143,15 +140,6 @@ class QueueConsumer:
             self._raise_failure()
             await self._changed.wait()
 
-    async def __aenter__(self) -> QueueConsumer:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
     async def close(self, timeout_seconds: float = 10.0) -> None:
         """Make acknowledgements durable and give back what the application did not settle."""
         try:
@@ -179,33 +167,11 @@ class QueueConsumer:
 
     # Messages
 
-    async def receive(self, timeout_seconds: float | None = None) -> QueueMessage:
-        """Wait for the next message; raises TimeoutError, and what ended the consumer, as TopicDeleted."""
-        message = self._next_message()
-        if message is not None:
-            return message
-        async with asyncio.timeout(timeout_seconds):
-            while (message := self._next_message()) is None:
-                self._raise_failure()
-                await self._changed.wait()
-        return message
-
     def _next_message(self) -> QueueMessage | None:
         message = None if self._leaving else self._inbox.next_message(_now())
         if message is not None:
             self._link.wake()
         return message
-
-    def __aiter__(self) -> AsyncIterator[QueueMessage]:
-        return self._messages()
-
-    async def _messages(self) -> AsyncIterator[QueueMessage]:
-        while not self._leaving:
-            try:
-                yield await self.receive()
-            except ConnectionLost:
-                if not self._leaving:
-                    raise
 
     def acknowledge(self, message: QueueMessage) -> None:
         """Acknowledge this message alone; it becomes durable within milliseconds, surely by `flush`."""
@@ -279,19 +245,6 @@ class QueueConsumer:
             self.acknowledge(message)
         finally:
             del self._burying[place]
-
-    def _pulse(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
-
-    def _fail(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
-        self._pulse()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
 
 def _check(ack_timeout_seconds: float | None, max_deliveries: int | None, prefetch_messages: int) -> None:

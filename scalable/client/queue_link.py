@@ -129,7 +129,9 @@ class QueueLink:
             for frame in self._inbox.take_renewals(segment, _now()):
                 await connection.send(frame)
         if not (segment.attached or segment.done or segment.paused):
-            await self._attach(connection, segment)
+            # Acknowledgements of before come first: else their messages could be claimed and sent once more.
+            if not segment.has_unsettled:
+                await self._attach(connection, segment)
         elif segment.attached and segment.owed_permits * 2 >= self._prefetch:
             permits, segment.owed_permits = segment.owed_permits, 0
             await connection.send(QueueFlow(segment_id=segment.segment_id, permits=permits))
@@ -153,6 +155,7 @@ class QueueLink:
                 self._inbox.deliver(frame, _now())
             elif isinstance(frame, QueueAcked):
                 self._inbox.on_acked(frame.segment_id, frame.incarnation, frame.ranges)
+                self.wake()
             elif isinstance(frame, ErrorFrame):
                 self._on_error(frame)
             elif isinstance(frame, SegmentDone | SegmentReopened | Detached):

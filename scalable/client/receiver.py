@@ -1,0 +1,78 @@
+"""What every consumer is to its application: a context that gives messages until it is left or fails."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from scalable.client.connection import ConnectionLost
+
+MessageKind = TypeVar("MessageKind")
+
+
+class Receiver(ABC, Generic[MessageKind]):
+    """Hands out messages that arrive beside the application; each kind of consumer says from where."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._leaving = False
+
+    @abstractmethod
+    async def start(self, timeout_seconds: float = 30.0) -> None:
+        """Connect, and wait until messages can come."""
+
+    @abstractmethod
+    async def close(self, timeout_seconds: float = 10.0) -> None:
+        """Make durable what is done, and leave."""
+
+    @abstractmethod
+    def _next_message(self) -> MessageKind | None:
+        """Hand out a message that waits, or None."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def receive(self, timeout_seconds: float | None = None) -> MessageKind:
+        """Wait for the next message; raises TimeoutError, and what ended the consumer, as TopicDeleted."""
+        message = self._next_message()
+        if message is not None:
+            return message
+        async with asyncio.timeout(timeout_seconds):
+            while (message := self._next_message()) is None:
+                self._raise_failure()
+                await self._changed.wait()
+        return message
+
+    def __aiter__(self) -> AsyncIterator[MessageKind]:
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[MessageKind]:
+        while not self._leaving:
+            try:
+                yield await self.receive()
+            except ConnectionLost:
+                if not self._leaving:
+                    raise
+
+    def _pulse(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+        self._pulse()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
