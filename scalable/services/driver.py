@@ -34,7 +34,6 @@ from scalable.store import topics
 logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 10
-MAX_SUBSCRIPTION_RACES = 20
 MAX_RETRY_SECONDS = 60
 MAX_REASON_CHARACTERS = 500
 HOPELESS = (SegmentNotFound, SegmentNotActive, LayoutCorrupt)
@@ -95,14 +94,13 @@ def _take_step(drive: Drive, phase: Phase, probe: Probe) -> None:
     started_at = perf_counter()
     step = step_to(phase, drive)
     probe(phase, Moment.BEFORE_EFFECT)
-    for _ in range(MAX_SUBSCRIPTION_RACES):
+    moved = True
+    while moved:  # a few times at most: then the step waits for nobody (`reshaping`)
         try:
             _act_and_record(drive, phase, step, probe, started_at)
-            break
+            moved = False
         except SubscriptionsMoved:
             continue
-    else:
-        raise SubscriptionsMoved
     probe(phase, Moment.AFTER_RECORDING)
 
 
