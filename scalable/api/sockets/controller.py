@@ -1,6 +1,7 @@
 """`controller/{tenant}/{namespace}/{topic}/{subscription}`: a consumer's session with the topic's leader."""
 
 import asyncio
+from functools import partial
 
 from django.conf import settings
 
@@ -138,13 +139,18 @@ class ControllerSocket(FollowingSocket):
         name = self.scope["url_route"]["kwargs"]["subscription"]
         kind = SubscriptionType(frame.kind)
         if kind is SubscriptionType.CHECKPOINT and frame.checkpoint is not None:
-            group, held = await node.call(
-                checkpoints.join,
-                leader=led.leader,
-                subscription=name,
-                consumer=self.consumer,
-                checkpoint=_checkpoint_of(frame.checkpoint),
+            joining = asyncio.ensure_future(
+                node.call(
+                    checkpoints.join,
+                    leader=led.leader,
+                    subscription=name,
+                    consumer=self.consumer,
+                    checkpoint=_checkpoint_of(frame.checkpoint),
+                )
             )
+            # A socket that ends meanwhile leaves a member whose grace begins, not one that stays for ever.
+            joining.add_done_callback(partial(self._remember, led))
+            group, held = await asyncio.shield(joining)
             if held is not None:
                 self.push(_committed_frame(0, held))
             return group
@@ -156,6 +162,10 @@ class ControllerSocket(FollowingSocket):
             kind=kind,
             key_shared=frame.key_shared,
         )
+
+    def _remember(self, led: Led, joining: asyncio.Future[tuple[SubscriptionView, Held | None]]) -> None:
+        if not joining.cancelled() and joining.exception() is None:
+            node.leader.session(led, (joining.result()[0].subscription_id, self.consumer))
 
     async def _write_registration(self, led: Led, subscription: SubscriptionView) -> None:
         await node.call(
