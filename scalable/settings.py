@@ -55,6 +55,7 @@ def _database(url: str, *, pool_size: int) -> dict[str, Any]:
         "HOST": parts.hostname or "",
         "PORT": str(parts.port or ""),
         "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": True,  # what the pool hands out is alive, also behind a fail-over
         "OPTIONS": options,
     }
 

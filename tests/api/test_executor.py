@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 
+import psycopg
 import pytest
 import pytest_asyncio
 from django.db import DatabaseError, connection
@@ -83,3 +84,12 @@ async def test_more_calls_than_may_wait_are_refused(
     go_on.set()
     assert await asyncio.gather(*calls) == [True, True, True]
     await executor.call(backend_pid)
+
+
+def test_what_the_pool_hands_out_is_alive(service_environment: dict[str, str]) -> None:
+    """A session that ended while nobody used it fails no call."""
+    pid = backend_pid()
+    with psycopg.connect(service_environment["DATABASE_URL"], autocommit=True) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 60000)", [pid])
+    connection.close()
+    assert backend_pid() != pid
