@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from django.db import connection
+from django.db import connection, connections
 from django.db.backends.postgresql.base import DatabaseWrapper
 
 from scalable.services.topics import TopicView
@@ -171,9 +171,10 @@ def read_only_database(*, spared: list[int]) -> Iterator[None]:
         finally:
             cursor.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
     # What this process's pool opened meanwhile was ended, or refuses writes; later tests would be given it.
-    connection.close()
-    assert isinstance(connection, DatabaseWrapper)
-    connection.close_pool()
+    wrapper = connections["default"]
+    wrapper.close()
+    assert isinstance(wrapper, DatabaseWrapper)
+    wrapper.close_pool()
 
 
 def test_a_node_on_a_read_only_database_is_not_ready_and_mends_itself(processes: ProcessFactory) -> None:
