@@ -183,6 +183,7 @@ def test_statistics_that_count_no_dead_rows_lead_no_lookup_astray(
     for _ in range(100):
         load.step()
         load.share()
+    load.pages()  # plans, which reads the catalogue
     young = load.pages()
     for _ in range(1_200):
         load.step()
@@ -192,7 +193,8 @@ def test_statistics_that_count_no_dead_rows_lead_no_lookup_astray(
     load.pages()  # plans again, and passes once by what was trimmed
     load.step()
     old = load.pages()
-    assert {name: pages for name, pages in old.items() if pages > young[name] + 12} == {}
+    # A scan of all of the dead rows costs 40 pages more at least, some dead rows on the way a dozen.
+    assert {name: pages for name, pages in old.items() if pages > young[name] + 25} == {}
 
 
 def test_reads_far_into_a_segment_touch_few_pages(embedded_port: EmbeddedSegments) -> None:
