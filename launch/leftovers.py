@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from launch.guard import has_ended
 from launch.process import ManagedProcess
 
 GRACE_SECONDS = 15
@@ -67,9 +68,18 @@ def _arguments_by_ps(pid: int) -> list[str] | None:
 def _stop(note: Note) -> None:
     try:
         os.kill(note.pid, note.stop_signal)
-        deadline = time.monotonic() + GRACE_SECONDS
-        while time.monotonic() < deadline and _arguments(note.pid) == note.argv:
-            time.sleep(POLL_SECONDS)
+        _await_end(note.pid)
         os.killpg(note.pid, signal.SIGKILL)
+        _await_end(note.pid)
     except (ProcessLookupError, PermissionError):
         return
+
+
+def _await_end(pid: int) -> None:
+    """Wait, within bounds, until a process is gone with all that it held.
+
+    Its arguments vanish from `/proc` earlier, while its ports and locks are still taken.
+    """
+    deadline = time.monotonic() + GRACE_SECONDS
+    while not has_ended(pid) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
