@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from scalable.client.connection import (
     Backoff,
@@ -110,7 +111,8 @@ def apply_delta(topology: Topology, frame: Delta) -> Topology:
 class TopologyWatch:
     """Follows a topic's layout over one socket; reconnects by itself and never goes back to an older state.
 
-    `on_change` is called in the event loop with each newer topology.
+    `on_change` is called in the event loop with each newer topology. With `detail="full"` it also tells
+    operations, loads, policy and the autoscaler's last decision (`Topology.detail`).
     """
 
     def __init__(
@@ -119,9 +121,11 @@ class TopologyWatch:
         topic: TopicName,
         *,
         client: str = "python",
+        detail: Literal["layout", "full"] = "layout",
         on_change: Callable[[Topology], None] | None = None,
     ) -> None:
         self._endpoint, self._topic, self._client = endpoint, topic, client
+        self._detail: Literal["layout", "full"] = detail
         self._on_change = on_change
         self._session_id = uuid.uuid4().hex
         self._backoff = Backoff()
@@ -199,7 +203,12 @@ class TopologyWatch:
             asyncio.get_running_loop().call_soon(self._pulse)
 
     async def _session(self) -> None:
-        hello = Hello(protocol=PROTOCOL_VERSION, client=self._client, session_id=self._session_id)
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            client=self._client,
+            session_id=self._session_id,
+            detail=self._detail,
+        )
         connection = await open_connection(self._endpoint, "lookup", self._topic, hello=hello)
         try:
             await self._follow(connection)

@@ -1,0 +1,110 @@
+"""The autoscaler: a topic's own policy, the resolved one, and its decisions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from scalable.cli.session import Session, with_admin
+from scalable.cli.topics import topic_argument
+from scalable.cli.values import PAIR, properties_of
+from scalable.client import Admin
+from scalable.domain.names import TopicName
+
+
+@click.group()
+def policies() -> None:
+    """Auto-scale policies of topics: get, set, remove, effective; and the decisions."""
+
+
+@policies.command("get")
+@topic_argument
+@with_admin
+def get_policy(session: Session, admin: Admin, topic: TopicName) -> None:
+    """Show the topic's own policy."""
+    policy = admin.get_policy(topic)
+    if policy is None:
+        session.output.note(f"{topic} has no policy of its own")
+        policy = {}
+    session.output.document(policy)
+
+
+@policies.command("set")
+@topic_argument
+@click.argument("fields", type=PAIR, nargs=-1)
+@click.option("--json", "text", help="The whole policy as a JSON object, or - for stdin.")
+@click.option("--merge", is_flag=True, help="Keep the fields that are set and not named here.")
+@with_admin
+def set_policy(
+    session: Session,
+    admin: Admin,
+    topic: TopicName,
+    fields: tuple[tuple[str, str], ...],
+    text: str | None,
+    merge: bool,
+) -> None:
+    """Replace the topic's own policy by FIELD=VALUE ..., such as maxSegments=8 enabled=false."""
+    override = {**(_read_object(text) if text else {}), **_typed(properties_of(fields))}
+    if not override:
+        raise click.UsageError("name at least one field; `policies remove` takes the whole policy away")
+    if merge:
+        override = {**(admin.get_policy(topic) or {}), **override}
+    admin.set_policy(topic, override)
+    session.output.done(f"set the policy of {topic}", topic=str(topic), policy=override)
+
+
+@policies.command("remove")
+@topic_argument
+@with_admin
+def remove_policy(session: Session, admin: Admin, topic: TopicName) -> None:
+    """Take the topic's own policy away, so that the inherited one holds."""
+    admin.remove_policy(topic)
+    session.output.done(f"removed the policy of {topic}", topic=str(topic))
+
+
+@policies.command("effective")
+@topic_argument
+@with_admin
+def effective_policy(session: Session, admin: Admin, topic: TopicName) -> None:
+    """Show the resolved policy, with where each field comes from."""
+    session.output.document(admin.effective_policy(topic))
+
+
+@policies.command("decisions")
+@topic_argument
+@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
+@with_admin
+def list_decisions(session: Session, admin: Admin, topic: TopicName, limit: int) -> None:
+    """List what the autoscaler decided, and why; the newest first."""
+    session.output.rows(
+        admin.decisions(topic, limit=limit), ("at", "action", "rule", "reason"), empty="no decisions"
+    )
+
+
+def _typed(fields: dict[str, str]) -> dict[str, Any]:
+    """Read each value as JSON where it is some (numbers, true, null), else as text."""
+    return {key: _value(value) for key, value in fields.items()}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _read_object(text: str) -> dict[str, Any]:
+    raw = sys.stdin.read() if text == "-" else text
+    try:
+        body = json.loads(raw)
+    except ValueError as error:
+        raise click.UsageError(f"--json is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise click.UsageError("--json must be an object")
+    return body
+
+
+COMMANDS = (policies,)

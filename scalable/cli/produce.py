@@ -1,0 +1,135 @@
+"""Sending messages: from arguments, from lines, from JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import IO, Any, Literal
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from scalable.cli.session import Session
+from scalable.cli.topics import property_option, topic_argument
+from scalable.cli.values import properties_of
+from scalable.client import MessageId, Producer
+from scalable.domain.names import TopicName
+
+WINDOW = 1_000
+"""Messages whose answers are awaited together: what is kept in memory of an endless input."""
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """One message to send."""
+
+    key: str | None
+    value: bytes
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+@click.command()
+@topic_argument
+@click.option("-m", "--message", "messages", multiple=True, help="A value; may be repeated.")
+@click.option("-f", "--file", "source", type=click.File("r"), help="One message a line; - is stdin.")
+@click.option("--json-lines", is_flag=True, help='Lines are {"key", "value", "properties"}.')
+@click.option("--key-separator", help="What divides key and value of a line.")
+@click.option("-k", "--key", help="Key of all messages that bring none.")
+@property_option
+@click.option("-n", "--repeat", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--name", help="Name of the producer; what it sends twice under it is stored once.")
+@click.option("--compression", type=click.Choice(["none", "zstd"]), default="none", show_default=True)
+@click.pass_obj
+def produce(
+    session: Session,
+    topic: TopicName,
+    messages: tuple[str, ...],
+    source: IO[str] | None,
+    json_lines: bool,
+    key_separator: str | None,
+    key: str | None,
+    properties: tuple[tuple[str, str], ...],
+    repeat: int,
+    name: str | None,
+    compression: Literal["none", "zstd"],
+) -> None:
+    """Send messages; ends when all are durable."""
+    if bool(messages) == (source is not None):
+        raise click.UsageError("give either --message or --file")
+    common = properties_of(properties)
+    given = (Outgoing(key, message.encode(), common) for message in messages)
+    read = _read(source, json_lines, key_separator, key, common) if source else given
+    outgoing = [each for each in read for _ in range(repeat)] if messages else read
+    producer = Producer(session.url, topic, session.token, name=name, compression=compression)
+    total = len(messages) * repeat if messages else None
+    count = asyncio.run(_send(session, producer, outgoing, total))
+    session.output.done(f"sent {count} to {topic}", topic=str(topic), sent=count)
+
+
+def _read(
+    source: IO[str],
+    json_lines: bool,
+    key_separator: str | None,
+    key: str | None,
+    common: dict[str, str],
+) -> Iterator[Outgoing]:
+    """Read messages one by one; raises UsageError with the number of a line that is none."""
+    for number, line in enumerate(source, start=1):
+        text = line.rstrip("\r\n")
+        if json_lines:
+            yield _from_json(text, number, key, common)
+        elif key_separator and key_separator in text:
+            own, _, value = text.partition(key_separator)
+            yield Outgoing(own, value.encode(), common)
+        else:
+            yield Outgoing(key, text.encode(), common)
+
+
+def _from_json(text: str, number: int, key: str | None, common: dict[str, str]) -> Outgoing:
+    try:
+        body: Any = json.loads(text)
+    except ValueError as error:
+        raise click.UsageError(f"line {number} is no JSON: {error}") from error
+    if not isinstance(body, dict) or "value" not in body or set(body) - {"key", "value", "properties"}:
+        raise click.UsageError(f"line {number} is no object of value, and perhaps key and properties")
+    own = body.get("properties") or {}
+    texts = isinstance(own, dict) and all(isinstance(each, str) for each in own.values())
+    if not texts or not isinstance(body.get("key"), str | None):
+        raise click.UsageError(f"line {number}: key and properties must be texts")
+    value = body["value"] if isinstance(body["value"], str) else json.dumps(body["value"])
+    return Outgoing(body.get("key", key), value.encode(), {**common, **own})
+
+
+async def _send(session: Session, producer: Producer, outgoing: Iterable[Outgoing], total: int | None) -> int:
+    """Send in windows, so that the memory used does not grow with the input; give how many."""
+    sent, left = 0, iter(outgoing)
+    with _progress(quiet=session.output.as_json) as progress:
+        task = progress.add_task("sending", total=total)
+        async with producer:
+            while window := await asyncio.to_thread(lambda: list(islice(left, WINDOW))):
+                await asyncio.gather(*[await _submit(producer, each) for each in window])
+                sent += len(window)
+                progress.update(task, completed=sent)
+    return sent
+
+
+async def _submit(producer: Producer, message: Outgoing) -> asyncio.Future[MessageId]:
+    return await producer.submit(message.key, message.value, properties=message.properties)
+
+
+def _progress(*, quiet: bool) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    console = Console(stderr=True)
+    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
+
+
+COMMANDS = (produce,)

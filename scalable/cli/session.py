@@ -1,0 +1,89 @@
+"""Where the product is, who asks, and how answers are shown: options over environment over a file."""
+
+from __future__ import annotations
+
+import functools
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+
+from scalable.cli.output import Output
+from scalable.client import Admin
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+KNOWN = frozenset({"url", "token", "token_file"})
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Session:
+    """One run of the command: `url` may name several nodes, with commas between them."""
+
+    url: str
+    token: str
+    output: Output
+    timeout_seconds: float
+
+    def admin(self) -> Admin:
+        """Give a REST client; a context manager."""
+        return Admin(self.url, self.token, timeout_seconds=self.timeout_seconds)
+
+
+def default_config_file() -> Path:
+    """Where the file of settings lies unless it is named."""
+    base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
+    return Path(base) / "scalable-topics" / "config.toml"
+
+
+def read_config(path: Path, *, required: bool) -> dict[str, str]:
+    """Read `url`, `token`, `token_file` from a TOML file; raises UsageError.
+
+    A file with a token in it that others may read is refused, as ssh refuses a key.
+    """
+    if not path.exists() and not required:
+        return {}
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"{path} cannot be read: {error}") from error
+    unknown = sorted(set(values) - KNOWN)
+    if unknown or not all(isinstance(value, str) for value in values.values()):
+        raise click.UsageError(f"{path}: only the texts url, token and token_file are known; not {unknown}")
+    if "token" in values and path.stat().st_mode & 0o077:
+        raise click.UsageError(f"{path} holds a token and others may read it; chmod 600 {path}")
+    return values
+
+
+def find_token(given: str | None, token_file: str | None, config: dict[str, str]) -> str:
+    """Give the token of the first that has one: option or environment, file, settings; empty for none."""
+    if given:
+        return given
+    if token_file or "token" not in config:
+        name = token_file or config.get("token_file")
+        return _read_token(Path(name).expanduser()) if name else ""
+    return config["token"]
+
+
+def _read_token(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"the token file {path} cannot be read: {error}") from error
+
+
+def with_admin(command: Callable[Concatenate[Session, Admin, P], T]) -> Callable[P, T]:
+    """Make a click callback of a function that begins with the session and a REST client."""
+
+    @click.pass_obj
+    @functools.wraps(command)
+    def run(session: Session, *args: Any, **options: Any) -> T:
+        with session.admin() as admin:
+            return command(session, admin, *args, **options)
+
+    return run

@@ -1,0 +1,3 @@
+"""Service tokens (superusers only)."""
+
+COMMANDS = ()

@@ -1,0 +1,128 @@
+"""What is typed at the command line: names, properties, spans of time, points in time, starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from scalable.domain.checkpoint import Checkpoint, checkpoint_from_text
+from scalable.domain.errors import ScalableError
+from scalable.domain.names import TOPIC_SCHEME, TopicName
+
+UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw]?)")
+
+
+class TopicType(click.ParamType[TopicName]):
+    """`tenant/namespace/name`, with or without the scheme."""
+
+    name = "topic"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicName:
+        if isinstance(value, TopicName):
+            return value
+        try:
+            return TopicName.parse(value if "://" in value else TOPIC_SCHEME + value)
+        except ScalableError as error:
+            self.fail(error.reason, param, ctx)
+
+
+class NamespaceType(click.ParamType[str]):
+    """`tenant/namespace`."""
+
+    name = "tenant/namespace"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value.count("/") != 1 or not all(value.split("/")):
+            self.fail(f"{value!r} is not tenant/namespace", param, ctx)
+        return str(value)
+
+
+class PairType(click.ParamType[tuple[str, str]]):
+    """`key=value`; the first `=` divides."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, found, rest = value.partition("=")
+        if not key or not found:
+            self.fail(f"{value!r} is not key=value", param, ctx)
+        return key, rest
+
+
+class SpanType(click.ParamType[float]):
+    """A span of time, in seconds: `90`, `90s`, `15m`, `1h`, `2d`, `1w`."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        found = _SPAN.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is no span of time such as 90s, 15m, 1h, 2d", param, ctx)
+        return float(found["number"]) * UNIT_SECONDS.get(found["unit"], 1)
+
+
+class MomentType(click.ParamType[int]):
+    """A point in time, in milliseconds since 1970: a span ago (`1h`), or ISO 8601 with a zone."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if _SPAN.fullmatch(value):
+            ago = SPAN.convert(value, param, ctx)
+            return int((datetime.now(UTC).timestamp() - ago) * 1000)
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(f"{value!r} is neither a span ago such as 1h nor a time by ISO 8601", param, ctx)
+        if moment.tzinfo is None:
+            self.fail(f"{value!r} has no time zone; append Z or +01:00", param, ctx)
+        return int(moment.timestamp() * 1000)
+
+
+class StartType(click.ParamType["str | int | Checkpoint"]):
+    """Where reading begins: `earliest`, `latest`, a moment, or the text of a checkpoint."""
+
+    name = "earliest|latest|moment|checkpoint"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | int | Checkpoint:
+        if not isinstance(value, str) or value in ("earliest", "latest"):
+            return value  # type: ignore[no-any-return]
+        try:
+            return checkpoint_from_text(value)
+        except ScalableError:
+            return MOMENT.convert(value, param, ctx)
+
+
+TOPIC, NAMESPACE, PAIR, SPAN, MOMENT, START = (
+    TopicType(),
+    NamespaceType(),
+    PairType(),
+    SpanType(),
+    MomentType(),
+    StartType(),
+)
+
+
+def properties_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Join pairs; raises UsageError when a key comes twice."""
+    found: dict[str, str] = {}
+    for key, value in pairs:
+        if key in found:
+            raise click.UsageError(f"the property {key!r} is given twice")
+        found[key] = value
+    return found
