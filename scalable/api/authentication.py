@@ -1,5 +1,6 @@
 """Who asks over REST: a bearer token or the dashboard's session; and whether the door lets them in."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from rest_framework.authentication import BaseAuthentication, get_authorization_header
@@ -7,10 +8,11 @@ from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from scalable.api.doors import Door
 from scalable.api.errors import AUTHENTICATE_HEADER
+from scalable.domain.access import Scope, Subject
 from scalable.domain.errors import Unauthenticated
 from scalable.services import access
-from scalable.services.access import Right, Subject
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
@@ -58,17 +60,17 @@ def subject_of_user(user: "TokenUser | AbstractBaseUser | AnonymousUser") -> Sub
 
 
 class HasRight(BasePermission):
-    """The subject has the right that the view's `rights` names for this method; no rule, no entry."""
+    """The subject has the right that the view's door of this method names; no door, no entry."""
 
     def has_permission(self, request: Request, view: "APIView") -> bool:
         subject = subject_of_user(request.user)
         if subject is None:
             raise Unauthenticated(problem="there is none")
-        rights: dict[str, Right] = getattr(view, "rights", {})
-        right = rights.get("GET" if request.method == "HEAD" else str(request.method))
-        if right is None:
+        doors: Mapping[str, Door] = getattr(view, "doors", {})
+        door = doors.get("GET" if request.method == "HEAD" else str(request.method))
+        if door is None:
             raise MethodNotAllowed(str(request.method))
-        access.require(subject=subject, right=right)
+        access.require(subject=subject, right=door.right, scope=Scope.of_path(view.kwargs, door.level))
         return True
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scalable.api.serializers import Query
+from scalable.domain.access import Level, Right
 from scalable.domain.errors import (
     Forbidden,
     Internal,
@@ -17,7 +18,6 @@ from scalable.domain.errors import (
     UnknownField,
     UnreadableBody,
 )
-from scalable.services.access import Right
 
 COMMON_ERRORS: tuple[type[ScalableError], ...] = (
     InvalidName,
@@ -52,5 +52,7 @@ class Door:
     query: type[Query] = NoQuery
     body: Any = None
     body_required: bool = True
+    level: Level = Level.TOPIC
+    """Where the right must hold: in what the path names, down to this level."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of the answer that carry something, with what they carry."""

@@ -1,42 +1,18 @@
 """Who asks, and what they may do: bearer tokens (JWT, HS256) name a role, and roles have rights."""
 
 import time
-from dataclasses import dataclass
-from enum import StrEnum
 
 import jwt
 from django.conf import settings
 
+from scalable.domain.access import Right, Scope, Subject, allowed
 from scalable.domain.errors import Forbidden, Unauthenticated
 from scalable.domain.names import validate_part
 
 ALGORITHM = "HS256"
 ADMIN_ROLE = "admin"
 SYSTEM_ROLE = "system"
-
-
-class Right(StrEnum):
-    """What a door asks for."""
-
-    READ = "read"
-    OPERATE = "operate"
-    REPORT = "report"
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """Whoever asks: a role, and whether it is the superuser or the product's own machinery."""
-
-    role: str
-    superuser: bool = False
-    system: bool = False
-
-    @property
-    def rights(self) -> frozenset[Right]:
-        """What this subject may do."""
-        if self.superuser:
-            return frozenset({Right.READ, Right.OPERATE})
-        return frozenset({Right.READ, Right.REPORT}) if self.system else frozenset()
+ANYWHERE = Scope()
 
 
 def subject_of_role(role: str) -> Subject:
@@ -59,11 +35,11 @@ def authenticate(*, token: str) -> Subject:
     return subject_of_role(claims["sub"])
 
 
-def require(*, subject: Subject | None, right: Right) -> Subject:
-    """Give the subject back if it has the right; raises Unauthenticated, Forbidden."""
+def require(*, subject: Subject | None, right: Right, scope: Scope = ANYWHERE) -> Subject:
+    """Give the subject back if it has the right in the scope; raises Unauthenticated, Forbidden."""
     if subject is None:
         raise Unauthenticated(problem="there is none")
-    if right not in subject.rights:
+    if not allowed(subject, right, scope, {}):
         raise Forbidden(role=subject.role, right=right.value)
     return subject
 

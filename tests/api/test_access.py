@@ -7,8 +7,9 @@ import jwt
 import pytest
 from django.conf import settings
 
+from scalable.domain.access import GRANTABLE, Right, Scope
 from scalable.domain.errors import Forbidden, InvalidName, Unauthenticated
-from scalable.services.access import Right, authenticate, mint_token, require
+from scalable.services.access import authenticate, mint_token, require
 
 
 def test_a_minted_token_speaks_for_its_role() -> None:
@@ -20,27 +21,33 @@ def test_a_minted_token_speaks_for_its_role() -> None:
     assert (system.role, system.superuser, system.system) == ("system", False, True)
 
 
+TOPIC, SAMPLES = Scope("public", "default", "orders"), Scope("system", "load", "samples")
+
+
 @pytest.mark.parametrize(
-    ("role", "rights"),
+    ("role", "scope", "rights"),
     [
-        ("admin", {Right.READ, Right.OPERATE}),
-        ("system", {Right.READ, Right.REPORT}),
-        ("somebody", set()),
+        ("admin", TOPIC, {*GRANTABLE, Right.SUPERUSER, Right.KNOWN}),
+        ("admin", SAMPLES, {Right.SUPERUSER, Right.KNOWN}),
+        ("system", TOPIC, {Right.LOOKUP, Right.SYSTEM, Right.KNOWN}),
+        ("system", SAMPLES, {*GRANTABLE, Right.SYSTEM, Right.KNOWN}),
+        ("somebody", TOPIC, {Right.KNOWN}),
+        ("somebody", SAMPLES, {Right.KNOWN}),
     ],
 )
-def test_rights_of_roles(role: str, rights: set[Right]) -> None:
+def test_rights_of_roles(role: str, scope: Scope, rights: set[Right]) -> None:
     subject = authenticate(token=mint_token(role=role))
     for right in Right:
         if right in rights:
-            assert require(subject=subject, right=right) is subject
+            assert require(subject=subject, right=right, scope=scope) is subject
         else:
             with pytest.raises(Forbidden):
-                require(subject=subject, right=right)
+                require(subject=subject, right=right, scope=scope)
 
 
 def test_nobody_has_no_right() -> None:
     with pytest.raises(Unauthenticated):
-        require(subject=None, right=Right.READ)
+        require(subject=None, right=Right.KNOWN)
 
 
 def _unsigned() -> str:

@@ -41,8 +41,6 @@ PATHS: list[Refusal] = [
     ("GET", f"{NAMESPACES}/public/nowhere/lifetimes", None, 404, "namespace_not_found"),
     ("POST", f"{NAMESPACES}/public/nowhere/lifetimes", {}, 404, "namespace_not_found"),
     ("DELETE", f"{NAMESPACES}/public/nowhere", None, 404, "namespace_not_found"),
-    ("DELETE", f"{NAMESPACES}/system/load", None, 412, "namespace_fixed"),
-    ("DELETE", f"{NAMESPACES}/system/load?force=true", None, 412, "namespace_fixed"),
     ("PUT", f"{NAMESPACES}/public/{LONG}", None, 400, "invalid_name"),
     # Names and numbers.
     ("PUT", f"{NAMESPACE}/{LONG}", None, 400, "invalid_name"),
@@ -94,6 +92,12 @@ def test_refusals_without_a_topic(
     before = rows()
     assert rest.refused(method, path, body) == (status, code)
     assert rows() == before
+
+
+@pytest.mark.parametrize("query", ["", "?force=true"])
+def test_a_namespace_of_the_system_stays(db: None, query: str) -> None:
+    refusal = Rest("system").refused("DELETE", f"{NAMESPACES}/system/load{query}")
+    assert refusal == (412, "namespace_fixed")
 
 
 def test_a_request_for_a_foreign_host_is_refused_in_the_one_form(rest: Rest) -> None:

@@ -200,14 +200,17 @@ def test_an_option_that_cannot_be_read_is_named(option: str, value: object, mess
 
 
 def test_the_node_client_says_what_is_wrong(live_node: LiveNode, topic: TopicView) -> None:
-    client = NodeClient(live_node.url, live_node.system_token)
+    client = NodeClient(live_node.url, live_node.admin_token)
     missing = TopicName("public", "default", "missing topic, 100 %?")
     with pytest.raises(NodeRefused, match="topic_not_found"):
         client.extents(missing)
     with pytest.raises(NodeRefused, match="segment_not_found"):
         client.batches(topic.name, 99, offset=0, max_bytes=1000)
+    system = NodeClient(live_node.url, live_node.system_token)
+    with pytest.raises(NodeRefused, match="forbidden"):
+        system.batches(topic.name, 0, offset=0, max_bytes=1000)
     with pytest.raises(NodeRefused, match="400"):
-        client.post("/admin/v2/scalable-load/reports", {"reporter": "r", "watermarkMs": -1, "loads": []})
+        system.post("/admin/v2/scalable-load/reports", {"reporter": "r", "watermarkMs": -1, "loads": []})
     with pytest.raises(NodeRefused, match="401"):
         NodeClient(live_node.url, "forged").extents(topic.name)
     with pytest.raises(NodeUnavailable):

@@ -19,6 +19,7 @@ from scalable.api.errors import answer_of, close_code_of, internal_error
 from scalable.api.sockets.handshake import subject_of, subprotocol_of, topic_of
 from scalable.api.sockets.lane import Lane, Message, Send
 from scalable.api.sockets.outbox import Ending, Outbox
+from scalable.domain.access import Right, Subject
 from scalable.domain.errors import (
     FrameInvalid,
     FrameTooLarge,
@@ -30,7 +31,6 @@ from scalable.domain.errors import (
     ScalableError,
 )
 from scalable.domain.names import TopicName
-from scalable.services.access import Right, Subject
 from scalable.wire.frames import PROTOCOL_VERSION, Close, ErrorFrame, Frame, Hello, decode, decoder, encode
 
 logger = logging.getLogger(__name__)
@@ -50,7 +50,7 @@ PROTOCOL_ERRORS = (
 class Socket(AsyncConsumer):
     """A socket; subclasses answer `opened`, `frame_received`, `data_received` and `closed`."""
 
-    right: ClassVar[Right] = Right.READ
+    right: ClassVar[Right] = Right.LOOKUP
     frames: ClassVar["msgspec.json.Decoder[Frame]"] = decoder(Hello | Close)
 
     scope: Any

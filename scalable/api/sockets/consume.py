@@ -14,6 +14,7 @@ from scalable.api.sockets.acknowledging import Acknowledgements
 from scalable.api.sockets.following import FollowingSocket
 from scalable.api.sockets.outbox import HEADROOM_FRAMES, Outbox
 from scalable.api.sockets.reader import ReaderContext, SegmentReader
+from scalable.domain.access import Right
 from scalable.domain.errors import (
     FrameInvalid,
     GenerationSuperseded,
@@ -25,7 +26,6 @@ from scalable.domain.errors import (
 from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import BucketKey
 from scalable.services import subscriptions
-from scalable.services.access import Right
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -48,7 +48,7 @@ MAX_PAGES = 4
 class ConsumeSocket(FollowingSocket):
     """One consumer's way out of the segments that it owns."""
 
-    right = Right.OPERATE
+    right = Right.CONSUME
     frames = decoder(ConsumeClientFrame)
     subscription: SubscriptionView
 

@@ -9,6 +9,7 @@ from scalable.api.hub import hub, subscription_key, topic_key
 from scalable.api.leader import Led
 from scalable.api.node import node
 from scalable.api.sockets.following import FollowingSocket
+from scalable.domain.access import Right
 from scalable.domain.checkpoint import Checkpoint
 from scalable.domain.errors import (
     CheckpointSuperseded,
@@ -25,7 +26,6 @@ from scalable.domain.errors import (
 from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services import assignment, checkpoints, controller, messages
-from scalable.services.access import Right
 from scalable.services.assignment import AssignmentView, OwnedSegment
 from scalable.services.checkpoints import Held
 from scalable.services.positions import AtPositions, AtTime, Start
@@ -57,7 +57,7 @@ LEAVE_SECONDS = 30.0
 class ControllerSocket(FollowingSocket):
     """One consumer's session; frames are handled in their order by one task beside the socket."""
 
-    right = Right.OPERATE
+    right = Right.CONSUME
     frames = decoder(ControllerClientFrame)
     consumer: str = ""
 

@@ -11,10 +11,11 @@ from django.http import HttpRequest, parse_cookie
 
 from scalable.api.authentication import subject_of_user
 from scalable.api.node import node
+from scalable.domain.access import Right, Subject
+from scalable.domain.access import Scope as Reach
 from scalable.domain.errors import Forbidden, Unauthenticated
 from scalable.domain.names import TopicName
 from scalable.services import access
-from scalable.services.access import Right, Subject
 from scalable.wire.frames import SUBPROTOCOL, TOKEN_SUBPROTOCOL_PREFIX
 
 Scope = Mapping[str, Any]
@@ -22,14 +23,15 @@ ORIGIN_RIGHT = "sockets of this site's own pages"
 
 
 async def subject_of(scope: Scope, *, right: Right) -> Subject:
-    """The subject behind a handshake, if it has the right; raises Unauthenticated, Forbidden."""
+    """The subject behind a handshake, if it has the right there; raises Unauthenticated, Forbidden."""
+    where = Reach.of_path(scope["url_route"]["kwargs"])
     token = token_of(scope)
     if token is not None:
-        return access.require(subject=access.authenticate(token=token), right=right)
+        return access.require(subject=access.authenticate(token=token), right=right, scope=where)
     subject = await _session_subject(scope)
     if subject is not None and not is_own_origin(scope):
         raise Forbidden(role=subject.role, right=ORIGIN_RIGHT)
-    return access.require(subject=subject, right=right)
+    return access.require(subject=subject, right=right, scope=where)
 
 
 def token_of(scope: Scope) -> str | None:

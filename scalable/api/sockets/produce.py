@@ -15,6 +15,7 @@ from scalable.api.sampler import sampler
 from scalable.api.sockets.following import FollowingSocket
 from scalable.api.sockets.outbox import HEADROOM_FRAMES, Outbox
 from scalable.api.sockets.stream import Pending, SegmentStream
+from scalable.domain.access import Right
 from scalable.domain.errors import (
     BatchInvalid,
     BatchPartlyDuplicate,
@@ -27,7 +28,6 @@ from scalable.domain.errors import (
 from scalable.domain.names import validate_part
 from scalable.segments.port import AppendResult
 from scalable.services import messages
-from scalable.services.access import Right
 from scalable.wire.batch_header import BatchHeader, decode_header
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -48,7 +48,7 @@ BATCH_OVERHEAD_BYTES = 1024 * 1024
 class ProduceSocket(FollowingSocket):
     """One producer's way in."""
 
-    right = Right.OPERATE
+    right = Right.PRODUCE
     producer: str = ""
 
     def __init__(self) -> None:

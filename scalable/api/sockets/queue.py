@@ -20,6 +20,7 @@ from scalable.api.sockets.pages import Pages
 from scalable.api.sockets.queue_gate import gates
 from scalable.api.sockets.queue_outcomes import Outcomes, Range, united
 from scalable.api.sockets.queue_reader import QueueContext, QueueReader
+from scalable.domain.access import Right
 from scalable.domain.errors import (
     FrameInvalid,
     PermitsExceeded,
@@ -30,7 +31,6 @@ from scalable.domain.errors import (
 from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services import queues, subscriptions
-from scalable.services.access import Right
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
     MAX_RANGES,
@@ -63,7 +63,7 @@ MAX_WAITING_RANGES = 100_000
 class QueueSocket(FollowingSocket):
     """One consumer of a QUEUE subscription."""
 
-    right = Right.OPERATE
+    right = Right.CONSUME
     frames = decoder(QueueClientFrame)
     subscription: SubscriptionView
 

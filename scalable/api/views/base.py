@@ -16,7 +16,6 @@ from scalable.api.schema import JSON_TYPE, DoorSchema
 from scalable.api.serializers import MAX_BIGINT, read_body, read_query
 from scalable.domain.errors import InvalidParameter, UnreadableBody
 from scalable.domain.names import TopicName
-from scalable.services.access import Right
 
 _Shape = TypeVar("_Shape")
 
@@ -43,11 +42,6 @@ class DoorView(APIView):
     schema = DoorSchema()
     doors: ClassVar[Mapping[str, Door]] = {}
     tag: ClassVar[str] = ""
-
-    @property
-    def rights(self) -> dict[str, Right]:
-        """The right that each method wants."""
-        return {method: door.right for method, door in self.doors.items()}
 
     @property
     def door(self) -> Door:

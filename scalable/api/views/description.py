@@ -13,8 +13,8 @@ from rest_framework.response import Response
 
 from scalable.api.doors import Door
 from scalable.api.views.base import DoorView
+from scalable.domain.access import Right
 from scalable.domain.errors import Unauthenticated
-from scalable.services.access import Right
 
 ASSETS = "drf_spectacular_sidecar/swagger-ui-dist"
 PAGE = """<!doctype html>
@@ -40,7 +40,7 @@ class DescriptionView(DoorView):
     """The description for programs."""
 
     schema = None  # type: ignore[assignment]
-    doors = {"GET": Door(summary="Describe the REST doors", right=Right.READ, answers={200: dict[str, Any]})}
+    doors = {"GET": Door(summary="Describe the REST doors", right=Right.KNOWN, answers={200: dict[str, Any]})}
 
     def get(self, request: Request) -> Response:
         return Response(description())
@@ -50,7 +50,7 @@ class PagesView(DoorView):
     """The description for people, drawn by what the product brings along."""
 
     schema = None  # type: ignore[assignment]
-    doors = {"GET": Door(summary="Show the REST doors", right=Right.READ, answers={200: bytes})}
+    doors = {"GET": Door(summary="Show the REST doors", right=Right.KNOWN, answers={200: bytes})}
 
     # Django REST framework hands on any HttpResponse; its types only know its own.
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]

@@ -10,6 +10,7 @@ from scalable.api.authentication import actor_of
 from scalable.api.doors import Door
 from scalable.api.serializers import Body, Query
 from scalable.api.views.base import DoorView, body_of, topic_of
+from scalable.domain.access import Level, Right
 from scalable.domain.errors import (
     InvalidParameter,
     NamespaceDeleting,
@@ -21,7 +22,6 @@ from scalable.domain.errors import (
 from scalable.domain.lifetimes import Resolved
 from scalable.domain.names import validate_part
 from scalable.services import lifetimes, namespaces
-from scalable.services.access import Right
 from scalable.services.lifetimes import LONGEST_SECONDS, Lifetimes
 
 RetentionSeconds = Annotated[int, Meta(ge=-1, le=LONGEST_SECONDS)]
@@ -61,20 +61,20 @@ class TopicLifetimesView(DoorView):
     doors = {
         "GET": Door(
             summary="Get how long a topic keeps messages and sessions",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: TopicLifetimesBody},
             errors=(TopicNotFound,),
         ),
         "POST": Door(
             summary="Replace how long a topic keeps messages and sessions",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             body=LifetimesBody,
             answers={204: None},
             errors=(TopicNotFound, InvalidParameter),
         ),
         "DELETE": Door(
             summary="Let a topic inherit how long it keeps messages and sessions",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             answers={204: None},
             errors=(TopicNotFound,),
         ),
@@ -107,20 +107,20 @@ class NamespaceLifetimesView(DoorView):
     doors = {
         "GET": Door(
             summary="Get what a namespace sets for its topics",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: LifetimesBody},
             errors=(NamespaceNotFound,),
         ),
         "POST": Door(
             summary="Replace what a namespace sets for its topics",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             body=LifetimesBody,
             answers={204: None},
             errors=(NamespaceNotFound, InvalidParameter),
         ),
         "DELETE": Door(
             summary="Let a namespace set nothing for its topics",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             answers={204: None},
             errors=(NamespaceNotFound,),
         ),
@@ -146,13 +146,15 @@ class NamespaceLifeView(DoorView):
     doors = {
         "PUT": Door(
             summary="Create a namespace; one that exists stays as it is",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
+            level=Level.TENANT,
             answers={204: None},
             errors=(NamespaceDeleting,),
         ),
         "DELETE": Door(
             summary="Delete a namespace; 202 while many topics are still being deleted",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
+            level=Level.TENANT,
             query=DeleteNamespaceQuery,
             answers={204: None, 202: None},
             errors=(NamespaceNotFound, NamespaceNotEmpty, NamespaceFixed),

@@ -13,9 +13,9 @@ from scalable.api.serializers import (
     TilesQuery,
 )
 from scalable.api.views.base import DoorView, body_of, topic_of
+from scalable.domain.access import Right
 from scalable.domain.errors import LoadReportUnreadable, TopicNotFound
 from scalable.services import loads
-from scalable.services.access import Right
 from scalable.store.loads import Tile
 
 
@@ -26,7 +26,7 @@ class LoadsView(DoorView):
     doors = {
         "GET": Door(
             summary="Get the rates per segment",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: LoadsBody},
             errors=(TopicNotFound,),
         ),
@@ -43,7 +43,7 @@ class TilesView(DoorView):
     doors = {
         "GET": Door(
             summary="Get one-minute tiles of messages in, per 1/32 of each segment's range",
-            right=Right.READ,
+            right=Right.LOOKUP,
             query=TilesQuery,
             answers={200: TilesBody},
             errors=(TopicNotFound,),
@@ -63,7 +63,7 @@ class LoadReportView(DoorView):
     doors = {
         "POST": Door(
             summary="Report rates; those that changed materially are kept",
-            right=Right.REPORT,
+            right=Right.SYSTEM,
             body=LoadReportBody,
             answers={200: ReportOutcomeBody},
             errors=(LoadReportUnreadable,),
@@ -85,7 +85,7 @@ class TileReportView(DoorView):
     doors = {
         "POST": Door(
             summary="Report one-minute tiles; one that is there is replaced",
-            right=Right.REPORT,
+            right=Right.SYSTEM,
             body=TileReportBody,
             answers={200: ReportOutcomeBody},
             errors=(LoadReportUnreadable,),

@@ -14,6 +14,7 @@ from scalable.api.serializers import (
     PositionsBody,
 )
 from scalable.api.views.base import DoorView, segment_id_of, topic_of
+from scalable.domain.access import Right
 from scalable.domain.errors import (
     SegmentNotFound,
     SegmentStoreMissing,
@@ -22,7 +23,6 @@ from scalable.domain.errors import (
 )
 from scalable.segments.port import StoredBatch
 from scalable.services import messages
-from scalable.services.access import Right
 
 MAX_BATCHES = 1_000
 NEXT_OFFSET_HEADER = "X-Scalable-Next-Offset"
@@ -38,7 +38,7 @@ class PositionsView(DoorView):
     doors = {
         "GET": Door(
             summary="Get the offsets of all segments",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: PositionsBody},
             errors=(TopicNotFound,),
         ),
@@ -55,7 +55,7 @@ class BatchesView(DoorView):
     doors = {
         "GET": Door(
             summary="Read batches: base offset (u64), length (u32) and octets of each, big-endian",
-            right=Right.READ,
+            right=Right.CONSUME,
             query=BatchesQuery,
             answers={200: bytes},
             errors=(TopicNotFound, TopicDeleted, SegmentNotFound, SegmentStoreMissing),

@@ -6,9 +6,9 @@ from rest_framework.response import Response
 from scalable.api.doors import Door
 from scalable.api.node_bodies import LedTopicsBody, NodesBody, PageQuery, led_topic_body, nodes_body
 from scalable.api.views.base import DoorView
+from scalable.domain.access import Right
 from scalable.domain.errors import NodeNotFound
 from scalable.services import nodes
-from scalable.services.access import Right
 
 
 class NodesView(DoorView):
@@ -18,7 +18,7 @@ class NodesView(DoorView):
     doors = {
         "GET": Door(
             summary="List web nodes: who is alive, and how many topics each leads",
-            right=Right.READ,
+            right=Right.SUPERUSER,
             query=PageQuery,
             answers={200: NodesBody},
         ),
@@ -36,7 +36,7 @@ class LedTopicsView(DoorView):
     doors = {
         "GET": Door(
             summary="List the topics that a node leads, with term and since when",
-            right=Right.READ,
+            right=Right.SUPERUSER,
             query=PageQuery,
             answers={200: LedTopicsBody},
             errors=(NodeNotFound,),

@@ -23,6 +23,7 @@ from scalable.api.serializers import (
 )
 from scalable.api.views.base import DoorView, body_of, segment_id_of, topic_of
 from scalable.api.views.waiting import answer_operation
+from scalable.domain.access import Right
 from scalable.domain.errors import (
     BucketCountUnchanged,
     EpochMoved,
@@ -43,7 +44,6 @@ from scalable.domain.errors import (
     TopicNotFound,
 )
 from scalable.services import scaling, topics
-from scalable.services.access import Right
 
 RESHAPE_ANSWERS: dict[int, Any] = {204: None, 202: OperationBody}
 RESHAPE_HEADERS = {"Location": "with 202, the address of the operation"}
@@ -89,7 +89,7 @@ class SplitView(ReshapeView):
     doors = {
         "POST": Door(
             summary="Split a segment in two, or at the given boundaries",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             query=ReshapeQuery,
             body=SplitBody,
             body_required=False,
@@ -118,7 +118,7 @@ class MergeView(ReshapeView):
     doors = {
         "POST": Door(
             summary="Merge two or more neighbours",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             query=ReshapeQuery,
             body=MergeBody,
             answers=RESHAPE_ANSWERS,
@@ -137,7 +137,7 @@ class MergePairView(ReshapeView):
     doors = {
         "POST": Door(
             summary="Merge two neighbours",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             query=ReshapeQuery,
             answers=RESHAPE_ANSWERS,
             errors=(*RESHAPE_ERRORS, SegmentsNotAdjacent),
@@ -156,7 +156,7 @@ class RebucketView(ReshapeView):
     doors = {
         "POST": Door(
             summary="Replace a segment by one of the same range with another number of entry buckets",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             query=RebucketQuery,
             answers=RESHAPE_ANSWERS,
             errors=(*RESHAPE_ERRORS, InvalidBucketCount, BucketCountUnchanged),
@@ -185,7 +185,7 @@ class OperationsView(DoorView):
     doors = {
         "GET": Door(
             summary="List operations, the newest first",
-            right=Right.READ,
+            right=Right.LOOKUP,
             query=ListOperationsQuery,
             answers={200: OperationsBody},
             errors=(TopicNotFound,),
@@ -207,7 +207,7 @@ class OperationView(DoorView):
     doors = {
         "GET": Door(
             summary="Get an operation with its step and timings",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: OperationBody},
             errors=(TopicNotFound, OperationNotFound),
         ),
@@ -225,7 +225,7 @@ class AbortView(DoorView):
     doors = {
         "POST": Door(
             summary="Abort an operation that has not begun to terminate segments",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             answers={200: OperationBody},
             errors=(TopicNotFound, OperationNotFound, OperationNotAbortable),
         ),
@@ -245,7 +245,7 @@ class DecisionsView(DoorView):
     doors = {
         "GET": Door(
             summary="List decisions, the newest first",
-            right=Right.READ,
+            right=Right.LOOKUP,
             query=ListDecisionsQuery,
             answers={200: DecisionsBody},
             errors=(TopicNotFound,),
@@ -265,20 +265,20 @@ class PolicyView(DoorView):
     doors = {
         "GET": Door(
             summary="Get the topic's own policy; 204 when it sets nothing",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: dict[str, Any], 204: None},
             errors=(TopicNotFound,),
         ),
         "POST": Door(
             summary="Replace the topic's own policy",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             body=dict[str, Any],
             answers={204: None},
             errors=(TopicNotFound, PolicyUnreadable, PolicyInvalid),
         ),
         "DELETE": Door(
             summary="Remove the topic's own policy",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             answers={204: None},
             errors=(TopicNotFound,),
         ),
@@ -305,7 +305,7 @@ class EffectivePolicyView(DoorView):
     doors = {
         "GET": Door(
             summary="Get the resolved policy with the source of each field",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: EffectivePolicyBody},
             errors=(TopicNotFound,),
         ),

@@ -32,6 +32,7 @@ from scalable.api.subscription_bodies import (
     TopicStatsBody,
 )
 from scalable.api.views.base import DoorView, body_of, topic_of
+from scalable.domain.access import Right
 from scalable.domain.errors import (
     InvalidParameter,
     PositionInvalid,
@@ -44,7 +45,6 @@ from scalable.domain.errors import (
 )
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services import peeking, seeking, subscription_stats, subscriptions
-from scalable.services.access import Right
 from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.services.seeking import Moved
 from scalable.store.subscriptions import SubscriptionView as StoredSubscription
@@ -60,7 +60,7 @@ class SubscriptionsView(DoorView):
     doors = {
         "GET": Door(
             summary="List subscriptions",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: SubscriptionsBody},
             errors=(TopicNotFound,),
         ),
@@ -78,7 +78,7 @@ class SubscriptionView(DoorView):
     doors = {
         "PUT": Door(
             summary="Create a subscription on every segment; one that exists stays as it is",
-            right=Right.OPERATE,
+            right=Right.CONSUME,
             query=CreateSubscriptionQuery,
             body=StartBody,
             body_required=False,
@@ -87,13 +87,13 @@ class SubscriptionView(DoorView):
         ),
         "GET": Door(
             summary="Get a subscription with its backlog and its consumers",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: SubscriptionStatsBody},
             errors=(TopicNotFound, SubscriptionNotFound),
         ),
         "DELETE": Door(
             summary="Delete a subscription with its position; its consumers end",
-            right=Right.OPERATE,
+            right=Right.CONSUME,
             answers={204: None},
             errors=(TopicNotFound, SubscriptionNotFound),
         ),
@@ -128,7 +128,7 @@ class AssignmentsView(DoorView):
     doors = {
         "GET": Door(
             summary="Get the consumers of a subscription with what they own",
-            right=Right.READ,
+            right=Right.ADMIN,
             answers={200: AssignmentsBody},
             errors=(TopicNotFound, SubscriptionNotFound),
         ),
@@ -147,7 +147,7 @@ class SeekView(DoorView):
     doors = {
         "POST": Door(
             summary="Go on from a time or from positions, in all segments or in none",
-            right=Right.OPERATE,
+            right=Right.CONSUME,
             query=SeekQuery,
             body=StartBody,
             body_required=False,
@@ -177,7 +177,7 @@ class SkipAllView(DoorView):
     doors = {
         "POST": Door(
             summary="Skip all messages that there are",
-            right=Right.OPERATE,
+            right=Right.CONSUME,
             query=PreviewQuery,
             answers={200: MovedBody, 204: None},
             errors=MOVE_ERRORS,
@@ -198,7 +198,7 @@ class SkipView(DoorView):
     doors = {
         "POST": Door(
             summary="Skip the next messages, those of ancestors first",
-            right=Right.OPERATE,
+            right=Right.CONSUME,
             query=SkipQuery,
             answers={200: MovedBody, 204: None},
             errors=MOVE_ERRORS,
@@ -224,7 +224,7 @@ class PeekView(DoorView):
     doors = {
         "GET": Door(
             summary="Look at the next messages; nothing is moved",
-            right=Right.READ,
+            right=Right.CONSUME,
             query=PeekQuery,
             answers={200: PeekedBody},
             errors=(TopicNotFound, SubscriptionNotFound),
@@ -244,7 +244,7 @@ class TopicStatsView(DoorView):
     doors = {
         "GET": Door(
             summary="Get a topic's rates, its subscriptions, and which segments wait for which",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: TopicStatsBody},
             errors=(TopicNotFound,),
         ),

@@ -21,6 +21,7 @@ from scalable.api.serializers import (
 )
 from scalable.api.views.base import DoorView, require_json, topic_of
 from scalable.api.views.waiting import when_unclaimed
+from scalable.domain.access import Right
 from scalable.domain.errors import (
     InvalidFilter,
     InvalidInitialSegments,
@@ -32,7 +33,6 @@ from scalable.domain.errors import (
 )
 from scalable.domain.names import validate_part
 from scalable.services import topics
-from scalable.services.access import Right
 
 TOTAL_HEADER = "X-Scalable-Total"
 
@@ -44,7 +44,7 @@ class NamespaceView(DoorView):
     doors = {
         "GET": Door(
             summary="List topics",
-            right=Right.READ,
+            right=Right.LOOKUP,
             query=ListTopicsQuery,
             answers={200: list[str]},
             errors=(NamespaceNotFound, InvalidFilter),
@@ -71,7 +71,7 @@ class FiguresView(DoorView):
     doors = {
         "GET": Door(
             summary="List topics with segment counts and the last decision",
-            right=Right.READ,
+            right=Right.LOOKUP,
             query=ListFiguresQuery,
             answers={200: TopicFiguresPage},
             errors=(NamespaceNotFound,),
@@ -97,7 +97,7 @@ class TopicView(DoorView):
     doors = {
         "PUT": Door(
             summary="Create a topic; the body holds its properties",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             query=CreateTopicQuery,
             body=Properties,
             body_required=False,
@@ -106,13 +106,13 @@ class TopicView(DoorView):
         ),
         "GET": Door(
             summary="Get a topic's metadata",
-            right=Right.READ,
+            right=Right.LOOKUP,
             answers={200: TopicBody},
             errors=(TopicNotFound,),
         ),
         "DELETE": Door(
             summary="Delete a topic with its messages, once its splits and merges have ended",
-            right=Right.OPERATE,
+            right=Right.ADMIN,
             query=DeleteTopicQuery,
             answers={204: None},
             errors=(TopicNotFound, SegmentClaimed),
