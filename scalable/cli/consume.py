@@ -23,19 +23,14 @@ from scalable.client import (
 )
 from scalable.domain.names import TopicName
 
-TYPES = {
-    "stream": StreamConsumer,
-    "key-shared": KeySharedConsumer,
-    "queue": QueueConsumer,
-    "checkpoint": CheckpointConsumer,
-}
+TYPES = ("stream", "key-shared", "queue", "checkpoint")
 AnyConsumer = StreamConsumer | KeySharedConsumer | QueueConsumer | CheckpointConsumer
 
 
 @click.command()
 @topic_argument
 @click.option("-s", "--subscription", required=True, help="The subscription, or the checkpoint group.")
-@click.option("--type", "kind", type=click.Choice(list(TYPES)), default="stream", show_default=True)
+@click.option("--type", "kind", type=click.Choice(TYPES), default="stream", show_default=True)
 @click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
 @click.option("--idle", type=SPAN, help="End when nothing came for so long (10s).")
 @click.option(
@@ -71,10 +66,14 @@ def consume(
 def _make(
     session: Session, topic: TopicName, subscription: str, kind: str, start: Any, name: str | None
 ) -> AnyConsumer:
-    where = {"queue": "start", "checkpoint": "start"}.get(kind, "initial_position")
-    options = {where: start, "name": name}
-    consumer: AnyConsumer = TYPES[kind](session.url, topic, subscription, session.token, **options)
-    return consumer
+    if kind == "checkpoint":
+        return CheckpointConsumer(
+            session.url, topic, session.token, group=subscription, name=name, start=start
+        )
+    if kind == "queue":
+        return QueueConsumer(session.url, topic, subscription, session.token, name=name, start=start)
+    make = KeySharedConsumer if kind == "key-shared" else StreamConsumer
+    return make(session.url, topic, subscription, session.token, name=name, initial_position=start)
 
 
 async def _read(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -32,18 +32,27 @@ class Output:
         if self.as_json:
             click.echo(json.dumps(body, indent=2, ensure_ascii=False))
         elif isinstance(body, Mapping):
-            self.console.print(_fields(body))
+            self.picture(_fields(body))
         else:
-            self.console.print(Text(_cell(body)))
+            self.picture(Text(_cell(body)))
 
     def rows(self, rows: Sequence[Mapping[str, Any]], columns: Sequence[str], *, empty: str) -> None:
         """Print a list; people see the named columns, scripts everything."""
         if self.as_json:
             self.document(list(rows))
         elif rows:
-            self.console.print(_table(rows, columns))
+            self.picture(_table(rows, columns))
         else:
             self.note(empty)
+
+    def picture(self, drawn: RenderableType) -> None:
+        """Print what rich draws; in a pipe without the blanks that fill its lines."""
+        if self.console.is_terminal:
+            self.console.print(drawn)
+            return
+        with self.console.capture() as capture:
+            self.console.print(drawn)
+        click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
     def names(self, names: Iterable[str]) -> None:
         """Print names, one a line."""
@@ -113,12 +122,21 @@ def _fields(body: Mapping[str, Any]) -> Table:
 
 
 def _cell(value: Any) -> str:
+    """Write a value for people; what is nested goes line by line."""
+    if isinstance(value, Mapping):
+        nested = any(isinstance(each, Mapping) for each in value.values())
+        return ("\n" if nested else ", ").join(f"{key}: {_cell(each)}" for key, each in value.items()) or "-"
+    if isinstance(value, list | tuple):
+        nested = any(isinstance(each, Mapping) for each in value)
+        return ("\n" if nested else ", ").join(map(_cell, value)) or "-"
+    return _scalar(value)
+
+
+def _scalar(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.3f}".rstrip("0").rstrip(".")
-    if isinstance(value, str | int):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False)
+        return f"{value:.3f}".rstrip("0").rstrip(".")
+    return str(value)

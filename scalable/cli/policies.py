@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -70,7 +71,18 @@ def remove_policy(session: Session, admin: Admin, topic: TopicName) -> None:
 @with_admin
 def effective_policy(session: Session, admin: Admin, topic: TopicName) -> None:
     """Show the resolved policy, with where each field comes from."""
-    session.output.document(admin.effective_policy(topic))
+    body = admin.effective_policy(topic)
+    if session.output.as_json:
+        session.output.document(body)
+        return
+    sources = body["sources"]
+    rows = [
+        {"field": field, "value": value, "from": sources.get(field)}
+        for field, value in body["policy"].items()
+    ]
+    session.output.rows(rows, ("field", "value", "from"), empty="no fields")
+    if body.get("violations"):
+        session.output.document({"violations": body["violations"]})
 
 
 @policies.command("decisions")
@@ -79,9 +91,12 @@ def effective_policy(session: Session, admin: Admin, topic: TopicName) -> None:
 @with_admin
 def list_decisions(session: Session, admin: Admin, topic: TopicName, limit: int) -> None:
     """List what the autoscaler decided, and why; the newest first."""
-    session.output.rows(
-        admin.decisions(topic, limit=limit), ("at", "action", "rule", "reason"), empty="no decisions"
-    )
+    rows = [{**each, "at": _moment(each["atMs"])} for each in admin.decisions(topic, limit=limit)]
+    session.output.rows(rows, ("at", "rule", "action", "segmentIds", "operationId"), empty="no decisions")
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).isoformat(timespec="seconds")
 
 
 def _typed(fields: dict[str, str]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class Follower:
         if self._session.output.as_json:
             self._session.output.document(as_json(topology))
         else:
-            self._session.output.console.print(self._drawn(topology))
+            self._session.output.picture(self._drawn(topology))
 
     async def follow(self, seconds: float | None) -> None:
         """Show every change until the time is over or the topic is gone."""
@@ -67,7 +67,7 @@ class Follower:
             if self._session.output.as_json:
                 self._session.output.event(as_json(shown), "")
             else:
-                self._session.output.console.print(self._drawn(shown))
+                self._session.output.picture(self._drawn(shown))
 
     async def _draw_each(self, watch: TopologyWatch) -> None:
         shown: Topology | None = None

@@ -1,0 +1,201 @@
+"""The command line against a real node: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from launch.process import ManagedProcess
+from scalable.cli.app import command as root
+from tests.cli.conftest import Command
+from tests.processes import LiveNode
+
+_numbers = count(1)
+SCRIPT = Path(sys.executable).with_name("scalable-topics")
+
+
+@pytest.fixture
+def topic(command: Command) -> str:
+    name = f"public/default/cli-{next(_numbers)}"
+    assert command("create", name).status == 0
+    assert command("policies", "set", name, "enabled=false").status == 0
+    return name
+
+
+def test_the_console_script_is_installed_and_completes() -> None:
+    environment = {**os.environ, "_SCALABLE_TOPICS_COMPLETE": "bash_source"}
+    printed = subprocess.run(
+        [SCRIPT], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "complete" in printed.stdout
+    version = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert version.stdout.startswith("scalable-topics")
+
+
+@pytest.mark.parametrize("name", sorted(root.commands))
+def test_each_command_explains_itself(offline_command: Command, name: str) -> None:
+    result = offline_command(name, "--help")
+    assert result.status == 0
+    assert "Usage: scalable-topics" in result.out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("list", "public"),
+        ("list", "public/default", "-p", "novalue"),
+        ("list", "public/default", "--limit", "0"),
+        ("create", "public/default"),
+        ("create", "public/default/../x"),
+        ("create", "public/default/x", "-p", "a=1", "-p", "a=2"),
+        ("seek", "public/default/x", "-s", "sub"),
+        ("seek", "public/default/x", "-s", "sub", "-t", "yesterday"),
+        ("seek", "public/default/x", "-s", "sub", "-t", "2026-01-01T00:00:00"),
+        ("seek", "public/default/x", "-s", "sub", "--checkpoint", "earliest"),
+        ("merge-segments", "public/default/x", "--segment-id-1", "0"),
+        ("produce", "public/default/x"),
+        ("policies", "set", "public/default/x"),
+        ("policies", "set", "public/default/x", "--json", "[1]"),
+        ("policies", "set", "public/default/x", "--json", "{"),
+        ("consume", "public/default/x", "-s", "s", "--type", "checkpoint", "--no-ack"),
+        ("namespaces", "set-lifetimes", "public/default", "--retention", "1d", "--forever"),
+        ("--config", "/nonexistent/file", "list", "public/default"),
+        ("--token-file", "/nonexistent/file", "list", "public/default"),
+        ("no-such-command",),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_sent(
+    offline_command: Command, arguments: tuple[str, ...]
+) -> None:
+    result = offline_command(*arguments)
+    assert result.status == 2, result
+    assert not result.out
+
+
+def test_errors_are_those_of_rest_with_a_status_of_their_own(command: Command, topic: str) -> None:
+    refused = command("-o", "json", "create", topic)
+    assert (refused.status, refused.error["code"]) == (1, "topic_exists")
+    assert set(refused.error) == {"code", "reason", "fields", "hint"}
+    absent = command("get-metadata", "public/default/absent")
+    assert absent.status == 1
+    assert "[topic_not_found]" in absent.err
+    no_token = command("--token", "x", "-o", "json", "list", "public/default")
+    assert (no_token.status, no_token.error["code"]) == (4, "unauthenticated")
+    nobody = command("--url", "http://127.0.0.1:1", "-o", "json", "list", "public/default")
+    assert (nobody.status, nobody.error["code"]) == (3, "unreachable")
+
+
+def test_nothing_is_deleted_without_a_yes(
+    command: Command, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert command("delete", topic).status == 130
+    assert command("get-metadata", topic).status == 0
+    assert command("delete", topic, "--yes").status == 0
+    assert command("get-metadata", topic).status == 1
+
+
+def test_a_config_file_says_where_and_who(
+    command: Command, live_node: LiveNode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("SCALABLE_TOKEN")
+    monkeypatch.delenv("SCALABLE_URL")
+    config = tmp_path / "config.toml"
+    config.write_text(f'url = "{live_node.url}"\ntoken = "{live_node.admin_token}"\n')
+    config.chmod(0o644)
+    open_to_all = command("--config", str(config), "list", "public/default")
+    assert (open_to_all.status, "chmod 600" in open_to_all.err) == (2, True)
+    config.chmod(0o600)
+    assert command("--config", str(config), "list", "public/default").status == 0
+    config.write_text('unknown = "1"\n')
+    assert command("--config", str(config), "list", "public/default").status == 2
+
+
+def test_lines_are_sent_and_read_back(
+    command: Command, topic: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    source = tmp_path / "lines"
+    source.write_text("".join(f"key-{n % 3}:value {n}\n" for n in range(2_500)))
+    sent = command("-o", "json", "produce", topic, "-f", str(source), "--key-separator", ":")
+    assert sent.body["sent"] == 2_500
+    read = command("-o", "json", "consume", topic, "-s", "reader", "-n", "2500")
+    messages = [json.loads(line) for line in read.out.splitlines()]
+    assert [each["value"] for each in messages if each["key"] == "key-0"] == [
+        f"value {n}" for n in range(0, 2_500, 3)
+    ]
+    left = command("-o", "json", "subscriptions", "get", topic, "-s", "reader")
+    assert left.body["msgBacklog"] == 0
+
+
+def test_json_lines_carry_keys_and_properties(command: Command, topic: str, tmp_path: Path) -> None:
+    source = tmp_path / "lines"
+    source.write_text('{"key": "k", "value": {"a": 1}, "properties": {"p": "q"}}\n{"value": "w"}\n')
+    assert command("produce", topic, "-f", str(source), "--json-lines", "-k", "other").status == 0
+    read = command("-o", "json", "consume", topic, "-s", "reader", "-n", "2")
+    first, second = (json.loads(line) for line in read.out.splitlines())
+    assert (first["key"], json.loads(first["value"]), first["properties"]) == ("k", {"a": 1}, {"p": "q"})
+    assert (second["key"], second["value"]) == ("other", "w")
+    source.write_text('{"value": "sent"}\nnothing\n')
+    refused = command("produce", topic, "-f", str(source), "--json-lines")
+    assert (refused.status, "line 2" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["stream", "key-shared", "queue", "checkpoint"])
+def test_each_type_of_consumer_reads_once(command: Command, topic: str, kind: str) -> None:
+    command("produce", topic, "-m", "a", "-m", "b", "-k", "k")
+    read = command("consume", topic, "-s", "group", "--type", kind, "-n", "2")
+    assert [line.split("\t")[2] for line in read.out.splitlines()] == ["a", "b"]
+    again = command("consume", topic, "-s", "group", "--type", kind, "--idle", "1s")
+    assert (again.status, again.out) == (0, "")
+
+
+def test_what_is_not_acknowledged_comes_again(command: Command, topic: str) -> None:
+    command("produce", topic, "-m", "a")
+    for _ in range(2):
+        read = command("consume", topic, "-s", "s", "-n", "1", "--no-ack", "--name", "one")
+        assert read.out.endswith("a\n")
+
+
+def test_a_watch_follows_a_split(
+    command: Command, topic: str, live_node: LiveNode, celery_worker_process: ManagedProcess
+) -> None:
+    environment = {**os.environ, "SCALABLE_URL": live_node.url, "SCALABLE_TOKEN": live_node.admin_token}
+    with subprocess.Popen(
+        [SCRIPT, "-o", "json", "watch", topic], env=environment, stdout=subprocess.PIPE, text=True
+    ) as watch:
+        assert watch.stdout is not None
+        try:
+            assert json.loads(watch.stdout.readline())["epoch"] == 0
+            assert command("split-segment", topic, "-s", "0").status == 0
+            layout = next(body for body in map(json.loads, watch.stdout) if body["epoch"] >= 1)
+            assert {each["segmentId"] for each in layout["segments"]} >= {1, 2}
+        finally:
+            watch.terminate()
+
+
+def test_reshaping_by_hand(command: Command, topic: str, celery_worker_process: ManagedProcess) -> None:
+    assert command("split-segment", topic, "-s", "0", "--boundary", "100", "--boundary", "200").status == 0
+    stale = command("-o", "json", "split-segment", topic, "-s", "1", "--expected-epoch", "0")
+    assert (stale.status, stale.error["code"]) == (1, "epoch_moved")
+    assert command("merge-segments", topic, "--segment-id-1", "1", "--segment-id-2", "2").status == 0
+    started = command("-o", "json", "rebucket-segment", topic, "-s", "4", "--buckets", "8", "--no-wait")
+    operation = command("-o", "json", "operations", "get", topic, started.body["operationId"])
+    assert operation.body["kind"] == "REBUCKET"
+    listed = command("-o", "json", "operations", "list", topic)
+    assert [each["kind"] for each in listed.body][-2:] == ["MERGE", "SPLIT"]
+
+
+def test_namespaces_come_and_go(command: Command) -> None:
+    assert command("namespaces", "create", "public/cli").status == 0
+    assert command("namespaces", "set-lifetimes", "public/cli", "--retention", "7d").status == 0
+    assert command("create", "public/cli/t").status == 0
+    refused = command("-o", "json", "namespaces", "delete", "public/cli", "--yes")
+    assert refused.error["code"] == "namespace_not_empty"
+    assert command("namespaces", "delete", "public/cli", "--yes", "--force").status == 0
