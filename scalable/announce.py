@@ -94,6 +94,11 @@ class ConsumersChanged(Notice):
     incarnation: int
 
 
+@dataclass(frozen=True, slots=True)
+class AccessChanged(Notice):
+    """Grants, admin roles of tenants, or the validity of tokens changed."""
+
+
 Listener = Callable[[Notice], None]
 _listeners: list[Listener] = []
 

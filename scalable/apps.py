@@ -13,4 +13,7 @@ class ScalableConfig(AppConfig):
     verbose_name = "Scalable Topics"
 
     def ready(self) -> None:
+        from scalable.services import rules  # models can be loaded only now
+
+        announce.listen(rules.hear)
         announce.listen(bus.publish)

@@ -10,6 +10,8 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Func, Q, Value
 
+from scalable import access_models  # noqa: F401 - where Django looks for models
+
 
 def _hash_range() -> Func:
     return Func(F("hash_start"), F("hash_end"), Value("[]"), function="int4range")

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from django.core.exceptions import ImproperlyConfigured
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 MIB = 1024 * 1024
 
@@ -28,6 +30,22 @@ def _whole(name: str, default: int) -> int:
 
 def _flag(name: str, default: bool) -> bool:
     return _text(name, str(default)).lower() in {"1", "true", "yes", "on"}
+
+
+def _secret(name: str) -> str:
+    """A secret from the environment, or from the file that `<name>_FILE` names, which is nobody else's."""
+    path = _text(f"{name}_FILE")
+    if _text(name) or not path:
+        return _text(name)
+    if Path(path).stat().st_mode & 0o077:
+        raise ImproperlyConfigured(f"{name}_FILE={path} can be read by others: chmod 600 it")
+    return Path(path).read_text().strip()
+
+
+def _public_key() -> str:
+    """The public key (PEM) of who else may sign tokens; with none, nobody may."""
+    path = _text("SCALABLE_TOKEN_PUBLIC_KEY_FILE")
+    return Path(path).read_text() if path else _text("SCALABLE_TOKEN_PUBLIC_KEY")
 
 
 def _names(name: str, default: str) -> list[str]:
@@ -64,8 +82,14 @@ def _database(url: str, *, pool_size: int) -> dict[str, Any]:
 
 SCALABLE_DATA_DIR = Path(_text("SCALABLE_DATA_DIR", str(BASE_DIR / ".data")))
 SCALABLE_NODE_URL = _text("SCALABLE_NODE_URL", "http://127.0.0.1:8080").rstrip("/")
-SCALABLE_TOKEN_SECRET = _text("SCALABLE_TOKEN_SECRET") or secrets.token_urlsafe(48)
-SCALABLE_TOKEN_SECRET_GIVEN = bool(_text("SCALABLE_TOKEN_SECRET"))
+_token_secret = _secret("SCALABLE_TOKEN_SECRET")
+SCALABLE_TOKEN_SECRET = _token_secret or secrets.token_urlsafe(48)
+SCALABLE_TOKEN_SECRET_GIVEN = bool(_token_secret)
+SCALABLE_TOKEN_PUBLIC_KEY = _public_key()
+SCALABLE_SUPERUSER_ROLES = _names("SCALABLE_SUPERUSER_ROLES", "admin")
+SCALABLE_ACCESS_RESYNC_SECONDS = _number("SCALABLE_ACCESS_RESYNC_SECONDS", 2)
+SCALABLE_MAX_GRANTS = _whole("SCALABLE_MAX_GRANTS", 100_000)
+SCALABLE_MAX_TOKENS = _whole("SCALABLE_MAX_TOKENS", 100_000)
 SCALABLE_NODE_HEARTBEAT_SECONDS = _number("SCALABLE_NODE_HEARTBEAT_SECONDS", 2)
 SCALABLE_NODE_TIMEOUT_SECONDS = _number("SCALABLE_NODE_TIMEOUT_SECONDS", 10)
 SCALABLE_OPERATION_LEASE_SECONDS = _number("SCALABLE_OPERATION_LEASE_SECONDS", 30)
@@ -98,7 +122,7 @@ SPARK_MASTER = _text("SPARK_MASTER", "local[2]")
 # Django
 
 DEBUG = False
-SECRET_KEY = _text("SCALABLE_SECRET_KEY") or secrets.token_urlsafe(48)
+SECRET_KEY = _secret("SCALABLE_SECRET_KEY") or secrets.token_urlsafe(48)
 ALLOWED_HOSTS = _names("SCALABLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
 ROOT_URLCONF = "scalable.urls"
 ASGI_APPLICATION = "scalable.asgi.application"
@@ -243,8 +267,21 @@ CELERY_TIMEZONE = TIME_ZONE
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"trace": {"()": "scalable.trace.TraceFilter"}},
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s%(about)s"},
+        "json": {
+            "()": "pythonjsonlogger.json.JsonFormatter",
+            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s %(request_id)s %(operation_id)s %(actor)s",
+        },
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "json" if _text("SCALABLE_LOG_FORMAT", "line") == "json" else "line",
+            "filters": ["trace"],
+        }
+    },
     "root": {"handlers": ["console"], "level": _text("SCALABLE_LOG_LEVEL", "INFO")},
     # A line for each beat of the clock would bury everything else.
     "loggers": {name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},

@@ -62,6 +62,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             names.insert(0, "rows_given_back")  # set up first, so torn down last: after Django's flush
 
 
+@pytest.fixture(autouse=True)
+def rules_forgotten() -> None:
+    """Let no test know what another one granted: this process keeps the rules of access for a while."""
+    from scalable.services.rules import rules  # models can be loaded only now
+
+    rules.forget()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield

@@ -24,6 +24,7 @@ from redis.retry import Retry
 
 from scalable import announce
 from scalable.api.hub import (
+    access_key,
     activity_key,
     hub,
     namespace_key,
@@ -66,6 +67,8 @@ def keys_of(notice: announce.Notice) -> tuple[str, ...]:
             return (subscription_key(subscription_id),)
         case announce.QueueChanged(subscription_id=subscription_id, segment_id=segment_id):
             return (queue_key(subscription_id, segment_id),)
+        case announce.AccessChanged():
+            return (access_key(),)
         case _:  # a request for a worker wakes no waiter
             return ()
 

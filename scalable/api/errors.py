@@ -63,6 +63,8 @@ ANSWERS: dict[str, Answer] = {
     "segment_not_found": Answer(404, 4404),
     "segment_store_missing": Answer(404, 4404),
     "subscription_not_found": Answer(404, 4404),
+    "tenant_not_found": Answer(404, 4404),
+    "token_not_found": Answer(404, 4404),
     "topic_not_found": Answer(404, 4404),
     "topic_deleted": Answer(404, 4410),
     # Somebody was faster, or holds it.
@@ -83,9 +85,12 @@ ANSWERS: dict[str, Answer] = {
     "session_superseded": Answer(409, 4423),
     "stream_broken": Answer(409, 4409),
     "subscription_type_mismatch": Answer(409, 4409),
+    "tenant_exists": Answer(409, 4409),
+    "tenant_not_empty": Answer(409, 4409),
     "term_superseded": Answer(409, 4409),
     "topic_exists": Answer(409, 4409),
     # The thing is there and does not allow it.
+    "access_full": Answer(412, 4412),
     "bucket_count_unchanged": Answer(412, 4412),
     "invalid_bucket_count": Answer(412, 4412),
     "invalid_filter": Answer(412, 4412),
@@ -97,6 +102,7 @@ ANSWERS: dict[str, Answer] = {
     "segment_too_narrow": Answer(412, 4412),
     "segments_fixed": Answer(412, 4412),
     "segments_not_adjacent": Answer(412, 4412),
+    "tenant_fixed": Answer(412, 4412),
     # Limits.
     "frame_too_large": Answer(413, 4413),
     "message_too_large": Answer(413, 4413),

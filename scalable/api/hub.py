@@ -53,6 +53,11 @@ def namespace_key(tenant: str, namespace: str) -> str:
     return f"namespace:{tenant}/{namespace}"
 
 
+def access_key() -> str:
+    """Who may do what."""
+    return "access"
+
+
 class Watch:
     """One waiter's keys and which of them fired; made by `Hub.watch`, used on the event loop."""
 

@@ -23,6 +23,8 @@ class Right(StrEnum):
     ADMIN = "admin"
     SUPERUSER = "superuser"
     SYSTEM = "system"
+    OBSERVE = "observe"
+    """A superuser, or the product's own machinery: figures of the whole instance."""
     KNOWN = "known"
     """Any valid token or session; what is answered is no secret, or is cut to the subject's rights."""
 
@@ -83,6 +85,10 @@ class Subject:
     role: str
     superuser: bool = False
     system: bool = False
+    token_id: str = ""
+    """The id (`jti`) of the token that speaks for it; the empty one cannot be revoked by itself."""
+    expires_at_seconds: float | None = None
+    """When its token expires, in seconds since the epoch; None is never."""
 
 
 def allowed(subject: Subject, right: Right, scope: Scope, grants: Grants) -> bool:
@@ -94,6 +100,8 @@ def allowed(subject: Subject, right: Right, scope: Scope, grants: Grants) -> boo
             return subject.superuser
         case Right.SYSTEM:
             return subject.system
+        case Right.OBSERVE:
+            return subject.superuser or subject.system
     if scope.is_system:
         return subject.system
     if subject.superuser or (subject.system and right is Right.LOOKUP):

@@ -5,6 +5,7 @@ import logging
 from django.db import transaction
 
 from scalable import announce
+from scalable.domain.access import Scope
 from scalable.domain.errors import (
     NamespaceDeleting,
     NamespaceFixed,
@@ -13,8 +14,10 @@ from scalable.domain.errors import (
     TopicNotFound,
 )
 from scalable.domain.names import validate_part
+from scalable.services import grants
 from scalable.services.topics import delete_topic
 from scalable.store import namespaces as store
+from scalable.store import tenants
 from scalable.store.decisions import SYSTEM_TENANT
 from scalable.store.namespaces import NamespaceView
 
@@ -27,8 +30,15 @@ NAMESPACES_PER_SWEEP = 10
 
 
 def create_namespace(*, tenant: str, namespace: str, actor: str) -> None:
-    """Make a namespace; one that exists stays as it is. Raises InvalidName, NamespaceDeleting."""
-    found = store.insert(validate_part(tenant, "tenant"), validate_part(namespace, "namespace"))
+    """Make a namespace; one that exists stays as it is.
+
+    Raises InvalidName, TenantNotFound, NamespaceDeleting.
+    """
+    validate_part(tenant, "tenant")
+    validate_part(namespace, "namespace")
+    with transaction.atomic():
+        tenants.hold(tenant)
+        found = store.insert(tenant, namespace)
     if found.deleting:
         raise NamespaceDeleting(namespace=str(found))
 
@@ -83,5 +93,6 @@ def _delete_row(namespace: NamespaceView) -> bool:
             return True
         if found.namespace_id == namespace.namespace_id:
             store.delete(found.namespace_id)
+            grants.forget(scope=Scope(namespace.tenant, namespace.name))
             announce.publish(announce.NamespaceChanged(namespace.tenant, namespace.name))
         return True

@@ -7,12 +7,14 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
+from scalable.domain.access import Scope
 from scalable.domain.errors import SegmentClaimed, TopicExists
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.names import TopicName
 from scalable.domain.policy import EffectivePolicy, parse_override, resolve, validate
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services import grants
 from scalable.store import operations, overview
 from scalable.store import topics as store
 from scalable.store.clock import database_now, milliseconds
@@ -148,6 +150,7 @@ def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:
                 segment_id=running[0].plan.parent_ids[0], operation_id=running[0].operation_id
             )
         store.delete(topic.incarnation)
+        grants.forget(scope=Scope(name.tenant, name.namespace, name.name))
         announce.publish(announce.TopicDeleted(topic.incarnation, str(name)))
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
     port = segment_port()

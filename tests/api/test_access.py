@@ -27,15 +27,15 @@ TOPIC, SAMPLES = Scope("public", "default", "orders"), Scope("system", "load", "
 @pytest.mark.parametrize(
     ("role", "scope", "rights"),
     [
-        ("admin", TOPIC, {*GRANTABLE, Right.SUPERUSER, Right.KNOWN}),
-        ("admin", SAMPLES, {Right.SUPERUSER, Right.KNOWN}),
-        ("system", TOPIC, {Right.LOOKUP, Right.SYSTEM, Right.KNOWN}),
-        ("system", SAMPLES, {*GRANTABLE, Right.SYSTEM, Right.KNOWN}),
+        ("admin", TOPIC, {*GRANTABLE, Right.SUPERUSER, Right.OBSERVE, Right.KNOWN}),
+        ("admin", SAMPLES, {Right.SUPERUSER, Right.OBSERVE, Right.KNOWN}),
+        ("system", TOPIC, {Right.LOOKUP, Right.SYSTEM, Right.OBSERVE, Right.KNOWN}),
+        ("system", SAMPLES, {*GRANTABLE, Right.SYSTEM, Right.OBSERVE, Right.KNOWN}),
         ("somebody", TOPIC, {Right.KNOWN}),
         ("somebody", SAMPLES, {Right.KNOWN}),
     ],
 )
-def test_rights_of_roles(role: str, scope: Scope, rights: set[Right]) -> None:
+def test_rights_of_roles(db: None, role: str, scope: Scope, rights: set[Right]) -> None:
     subject = authenticate(token=mint_token(role=role))
     for right in Right:
         if right in rights:

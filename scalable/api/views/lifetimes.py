@@ -17,6 +17,7 @@ from scalable.domain.errors import (
     NamespaceFixed,
     NamespaceNotEmpty,
     NamespaceNotFound,
+    TenantNotFound,
     TopicNotFound,
 )
 from scalable.domain.lifetimes import Resolved
@@ -149,7 +150,7 @@ class NamespaceLifeView(DoorView):
             right=Right.ADMIN,
             level=Level.TENANT,
             answers={204: None},
-            errors=(NamespaceDeleting,),
+            errors=(TenantNotFound, NamespaceDeleting),
         ),
         "DELETE": Door(
             summary="Delete a namespace; 202 while many topics are still being deleted",

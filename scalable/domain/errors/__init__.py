@@ -9,6 +9,7 @@ from scalable.domain.errors.base import (
     error_from_json,
 )
 from scalable.domain.errors.control import (
+    AccessFull,
     BucketCountUnchanged,
     EpochMoved,
     InvalidBoundaries,
@@ -41,7 +42,12 @@ from scalable.domain.errors.control import (
     SegmentsFixed,
     SegmentsNotAdjacent,
     SegmentTooNarrow,
+    TenantExists,
+    TenantFixed,
+    TenantNotEmpty,
+    TenantNotFound,
     TermSuperseded,
+    TokenNotFound,
     TopicDeleted,
     TopicExists,
     TopicNotFound,
@@ -78,6 +84,7 @@ from scalable.domain.errors.data import (
 
 __all__ = [
     "BY_CODE",
+    "AccessFull",
     "BatchInvalid",
     "BatchPartlyDuplicate",
     "BucketCountUnchanged",
@@ -135,7 +142,12 @@ __all__ = [
     "StreamBroken",
     "SubscriptionNotFound",
     "SubscriptionTypeMismatch",
+    "TenantExists",
+    "TenantFixed",
+    "TenantNotEmpty",
+    "TenantNotFound",
     "TermSuperseded",
+    "TokenNotFound",
     "TooManyRequests",
     "TopicDeleted",
     "TopicExists",

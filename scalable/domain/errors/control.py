@@ -64,6 +64,56 @@ class NamespaceFixed(ScalableError):
     namespace: str
 
 
+class TenantNotFound(ScalableError):
+    """The tenant {tenant} does not exist."""
+
+    code = "tenant_not_found"
+    hint_template = "Create the tenant first; public always exists."
+    tenant: str
+
+
+class TenantExists(ScalableError):
+    """The tenant {tenant} exists already."""
+
+    code = "tenant_exists"
+    hint_template = "Choose another name, or change the one that exists."
+    tenant: str
+
+
+class TenantNotEmpty(ScalableError):
+    """The tenant {tenant} has {namespaces} namespaces."""
+
+    code = "tenant_not_empty"
+    hint_template = "Delete its namespaces first."
+    tenant: str
+    namespaces: int
+
+
+class TenantFixed(ScalableError):
+    """The tenant {tenant} belongs to the system and stays as it is."""
+
+    code = "tenant_fixed"
+    hint_template = "Nobody else is granted anything in the tenant 'system'."
+    tenant: str
+
+
+class TokenNotFound(ScalableError):
+    """The token {token_id} does not exist."""
+
+    code = "token_not_found"
+    hint_template = "List the tokens; a token's id is the claim 'jti' in it."
+    token_id: str
+
+
+class AccessFull(ScalableError):
+    """There are {limit} {kind} already, which is as many as there may be."""
+
+    code = "access_full"
+    hint_template = "Revoke what nobody needs; a grant on a namespace can stand for many on its topics."
+    kind: str
+    limit: int
+
+
 class InvalidName(ScalableError):
     """The {field} {value!r} is not a valid name: {problem}."""
 

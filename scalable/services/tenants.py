@@ -1,0 +1,77 @@
+"""Tenants: made, listed, handed to their admin roles, deleted."""
+
+from collections.abc import Sequence
+
+from django.db import transaction
+
+from scalable.domain.access import SYSTEM_TENANT, Scope, Subject
+from scalable.domain.errors import TenantExists, TenantFixed, TenantNotEmpty
+from scalable.domain.names import validate_part
+from scalable.services import access, grants, rules
+from scalable.store import tenants as store
+from scalable.store.tenants import TenantView
+
+
+def create_tenant(*, tenant: str, admin_roles: Sequence[str] = (), actor: str) -> None:
+    """Make a tenant; raises InvalidName, TenantExists."""
+    roles = _roles(admin_roles)
+    with transaction.atomic():
+        if not store.insert(validate_part(tenant, "tenant"), roles):
+            raise TenantExists(tenant=tenant)
+        rules.changed()
+
+
+def update_tenant(*, tenant: str, admin_roles: Sequence[str], actor: str) -> None:
+    """Replace the roles that administer a tenant; raises InvalidName, TenantNotFound, TenantFixed."""
+    roles = _roles(admin_roles)
+    with transaction.atomic():
+        store.lock(tenant)
+        if tenant == SYSTEM_TENANT:
+            raise TenantFixed(tenant=tenant)
+        store.set_admin_roles(tenant, roles)
+        rules.changed()
+
+
+def delete_tenant(*, tenant: str, actor: str) -> None:
+    """Delete a tenant without namespaces; raises TenantNotFound, TenantFixed, TenantNotEmpty."""
+    with transaction.atomic():
+        store.lock(tenant)
+        if tenant == SYSTEM_TENANT:
+            raise TenantFixed(tenant=tenant)
+        namespaces = store.count_namespaces(tenant)
+        if namespaces:
+            raise TenantNotEmpty(tenant=tenant, namespaces=namespaces)
+        grants.forget(scope=Scope(tenant))
+        store.delete(tenant)
+        rules.changed()
+
+
+def get_tenant(*, tenant: str) -> TenantView:
+    """Read a tenant; raises TenantNotFound."""
+    return store.read(tenant)
+
+
+def list_tenants(*, subject: Subject, limit: int, offset: int = 0) -> tuple[list[TenantView], int]:
+    """A page of the tenants in which the subject may see anything, by name, and how many those are."""
+    scopes = access.visible_scopes(subject=subject)
+    only = None if scopes is None else {scope.tenant for scope in scopes}
+    return store.page(only=only, limit=limit, offset=offset)
+
+
+def list_namespaces(*, tenant: str, subject: Subject, limit: int, offset: int = 0) -> tuple[list[str], int]:
+    """A page of the names of a tenant's namespaces in which the subject may see anything, and how many.
+
+    Raises TenantNotFound only to whom sees the tenant; to others the list is empty.
+    """
+    scopes = access.visible_scopes(subject=subject)
+    inside = None if scopes is None else {scope for scope in scopes if scope.tenant == tenant}
+    if inside is not None and not inside:
+        return [], 0
+    store.read(tenant)
+    everything = inside is None or any(not scope.namespace for scope in inside)
+    only = None if everything else {scope.namespace for scope in inside or ()}
+    return store.namespaces(tenant, only=only, limit=limit, offset=offset)
+
+
+def _roles(roles: Sequence[str]) -> list[str]:
+    return sorted({validate_part(role, "role") for role in roles})

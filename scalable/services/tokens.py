@@ -1,0 +1,65 @@
+"""Service tokens: given out, listed, revoked."""
+
+import time
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+
+from scalable.domain.errors import AccessFull
+from scalable.domain.names import validate_part
+from scalable.services import access, rules
+from scalable.store import tokens as store
+from scalable.store.clock import database_now, moment
+from scalable.store.tokens import TokenView
+
+KEPT_AFTER_EXPIRY = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedToken:
+    """A new token; this is the only time that it is shown."""
+
+    token_id: str
+    role: str
+    token: str
+    expires_at_ms: int | None
+
+
+def issue_token(*, role: str, ttl_seconds: float | None = None, actor: str) -> IssuedToken:
+    """Give out a token for a role, for ever or for `ttl_seconds`; raises InvalidName, AccessFull."""
+    validate_part(role, "role")
+    token_id = str(uuid.uuid4())
+    expires_at = None if ttl_seconds is None else int(time.time() + ttl_seconds)
+    with transaction.atomic():
+        _make_room()
+        store.insert(
+            token_id,
+            role=role,
+            created_by=actor,
+            expires_at=None if expires_at is None else moment(expires_at * 1000),
+        )
+    claims = {"sub": role, "jti": token_id, **({} if expires_at is None else {"exp": expires_at})}
+    return IssuedToken(token_id, role, access.sign(claims), None if expires_at is None else expires_at * 1000)
+
+
+def list_tokens(*, limit: int, offset: int = 0) -> tuple[list[TokenView], int]:
+    """A page of the tokens that were given out, the newest first, and how many there are."""
+    return store.page(limit=limit, offset=offset), store.count()
+
+
+def revoke_token(*, token_id: str, actor: str) -> TokenView:
+    """Let a token open no door any more, and close what it opened; raises TokenNotFound."""
+    with transaction.atomic():
+        revoked = store.revoke(token_id)
+        rules.changed()
+    return revoked
+
+
+def _make_room() -> None:
+    if store.count() >= settings.SCALABLE_MAX_TOKENS:
+        store.forget_expired(before=database_now() - KEPT_AFTER_EXPIRY)
+        if store.count() >= settings.SCALABLE_MAX_TOKENS:
+            raise AccessFull(kind="tokens", limit=settings.SCALABLE_MAX_TOKENS)

@@ -1,0 +1,66 @@
+"""Rows of tokens that were given out; the tokens themselves are kept nowhere."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from scalable.access_models import ServiceToken
+from scalable.domain.errors import TokenNotFound
+from scalable.store.clock import ClockTimestamp, milliseconds, optional_milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class TokenView:
+    """A token by its id, the `jti` of its claims."""
+
+    token_id: str
+    role: str
+    created_by: str
+    created_at_ms: int
+    expires_at_ms: int | None
+    revoked_at_ms: int | None
+
+
+def insert(token_id: str, *, role: str, created_by: str, expires_at: datetime | None) -> None:
+    """Note that a token is given out."""
+    ServiceToken.objects.create(
+        token_id=token_id,
+        role=role,
+        created_by=created_by,
+        created_at=ClockTimestamp(),
+        expires_at=expires_at,
+    )
+
+
+def count() -> int:
+    """Count all tokens that are remembered."""
+    return ServiceToken.objects.count()
+
+
+def page(*, limit: int, offset: int) -> list[TokenView]:
+    """A page of the tokens, the newest first."""
+    return [_view(row) for row in ServiceToken.objects.order_by("-pk")[offset : offset + limit]]
+
+
+def revoke(token_id: str) -> TokenView:
+    """Revoke a token for ever; one that is revoked stays as it is. Raises TokenNotFound."""
+    ServiceToken.objects.filter(token_id=token_id, revoked_at=None).update(revoked_at=ClockTimestamp())
+    row = ServiceToken.objects.filter(token_id=token_id).first()
+    if row is None:
+        raise TokenNotFound(token_id=token_id)
+    return _view(row)
+
+
+def forget_expired(*, before: datetime) -> int:
+    """Drop tokens that expired before a time; nobody can use them any more."""
+    return ServiceToken.objects.filter(expires_at__lt=before).delete()[0]
+
+
+def _view(row: ServiceToken) -> TokenView:
+    return TokenView(
+        row.token_id,
+        row.role,
+        row.created_by,
+        milliseconds(row.created_at),
+        optional_milliseconds(row.expires_at),
+        optional_milliseconds(row.revoked_at),
+    )
