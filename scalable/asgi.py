@@ -15,14 +15,16 @@ from channels.routing import URLRouter  # noqa: E402
 
 from scalable.api.limits import LimitedBodies  # noqa: E402
 from scalable.api.node import node  # noqa: E402
+from scalable.api.observing import Observed  # noqa: E402
 from scalable.api.sockets.routing import websocket_urlpatterns  # noqa: E402
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-http_application = LimitedBodies(django_application)
+http_application = Observed(LimitedBodies(django_application))
 socket_application = URLRouter(websocket_urlpatterns)
+observed_socket_application = Observed(socket_application)  # type: ignore[arg-type]
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -30,7 +32,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await _live(receive, send)
     elif scope["type"] == "websocket":
-        await socket_application(scope, receive, send)  # type: ignore[arg-type]
+        await observed_socket_application(scope, receive, send)
     else:
         await http_application(scope, receive, send)
 

@@ -2,6 +2,7 @@
 
 from celery import shared_task
 
+from scalable import trace
 from scalable.services import autoscaling, driver, namespaces, pruning, sweeping
 from tasks.runner import runner_name
 
@@ -9,7 +10,8 @@ from tasks.runner import runner_name
 @shared_task
 def drive(operation_id: str) -> None:
     """Drive an operation to its end."""
-    driver.drive_operation(operation_id=operation_id, runner=runner_name())
+    with trace.about(operation_id=operation_id):
+        driver.drive_operation(operation_id=operation_id, runner=runner_name())
 
 
 @shared_task

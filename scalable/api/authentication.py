@@ -8,6 +8,7 @@ from rest_framework.exceptions import MethodNotAllowed
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
+from scalable import trace
 from scalable.api.doors import Door
 from scalable.api.errors import AUTHENTICATE_HEADER
 from scalable.domain.access import Scope, Subject
@@ -70,6 +71,7 @@ class HasRight(BasePermission):
         door = doors.get("GET" if request.method == "HEAD" else str(request.method))
         if door is None:
             raise MethodNotAllowed(str(request.method))
+        trace.name_actor(subject.role)
         access.require(subject=subject, right=door.right, scope=Scope.of_path(view.kwargs, door.level))
         return True
 

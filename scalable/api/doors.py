@@ -41,8 +41,9 @@ class NoQuery(Query):
 class Door:
     """Who may enter, what is read, what is answered, and how it is refused.
 
-    `answers` maps each status of success to the type of its body (None: no body, bytes: octets). `errors` are
-    the refusals beside those that every door has. `body` is the type that is read; None allows no body.
+    `answers` maps each status of success to the type of its body (None: none, bytes: octets, str: text).
+    `errors` are the refusals beside those that every door has. `body` is the type that is read; None allows
+    no body.
     """
 
     summary: str

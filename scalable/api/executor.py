@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -36,6 +37,11 @@ class ServiceExecutor:
         self._lock = threading.Lock()
         self._opened: set[BaseDatabaseWrapper] = set()
 
+    @property
+    def unfinished(self) -> int:
+        """Count the calls that run or wait."""
+        return self._unfinished
+
     async def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the function on a thread and give its result; raises what it raises, or TooManyRequests."""
         if self._unfinished >= self._limit:
@@ -43,9 +49,8 @@ class ServiceExecutor:
         self._unfinished += 1
         try:
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(
-                self._pool, partial(self._run, partial(function, *args, **kwargs))
-            )
+            call = partial(copy_context().run, self._run, partial(function, *args, **kwargs))
+            return await loop.run_in_executor(self._pool, call)
         finally:
             self._unfinished -= 1
 

@@ -77,6 +77,11 @@ class LeaderMemory:
         self._clock = clock
         self._led: dict[int, Led] = {}
 
+    @property
+    def led(self) -> int:
+        """Count the topics that this node believes to lead."""
+        return len(self._led)
+
     async def lead(self, name: TopicName, *, node_id: uuid.UUID) -> Led:
         """Give the topic's sessions if this node leads it or can; raises NotLeader, TopicNotFound."""
         leadership = await self._call(controller.acquire_leadership, name=name, node_id=node_id)

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 from django.conf import settings
 
 from scalable.api import bus
+from scalable.api.doorkeeper import doorkeeper
 from scalable.api.executor import ServiceExecutor
 from scalable.api.leader import LeaderMemory
 from scalable.api.sample_feed import SampleFeed
@@ -50,10 +51,20 @@ class Node:
 
         A heartbeat is a write: a database that is gone, that hangs or that has become read-only shows here.
         """
-        late_seconds = time.monotonic() - self._beaten_at
+        late_seconds = self.heartbeat_age_seconds
         if self._trouble is None and late_seconds > settings.SCALABLE_NODE_TIMEOUT_SECONDS:
             return f"its last heartbeat was written {late_seconds:.0f} s ago"
         return self._trouble
+
+    @property
+    def heartbeat_age_seconds(self) -> float:
+        """Since the last heartbeat that was written, or since the process began."""
+        return time.monotonic() - self._beaten_at
+
+    @property
+    def unfinished_calls(self) -> int:
+        """Count the services that run or wait for a thread."""
+        return self._executor.unfinished if self._executor is not None else 0
 
     async def start(self) -> None:
         """Write the node's row and begin its work; raises what the database raises."""
@@ -63,6 +74,7 @@ class Node:
         await self.call(controller.begin_node, node_id=self.id, url=self.url)
         self._beaten_at, self._trouble = time.monotonic(), None
         self._work("notices", bus.run)
+        self._work("doorkeeper", partial(doorkeeper.run, self.call))
         self._work("heartbeat", self._beat, every_seconds=settings.SCALABLE_NODE_HEARTBEAT_SECONDS)
         self._work("sessions", self._sweep_sessions, every_seconds=SESSIONS_SECONDS)
         self._work("settling", self._settle_some, every_seconds=settings.SCALABLE_WATCH_RESYNC_SECONDS)

@@ -45,10 +45,21 @@ class SampledTopic:
     busy: set[int] = field(default_factory=set)
 
 
+@dataclass(slots=True)
+class Totals:
+    """What went through this process since it began."""
+
+    messages_in: int = 0
+    bytes_in: int = 0
+    messages_out: int = 0
+    bytes_out: int = 0
+
+
 class Sampler:
     """The counts of this process, taken once an interval; lives on the event loop."""
 
     def __init__(self, *, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+        self.totals = Totals()
         self._clock_ms = clock_ms
         self._counts: dict[int, dict[int, SegmentCounts]] = {}
         self._topics: dict[int, SampledTopic] = {}
@@ -60,6 +71,8 @@ class Sampler:
 
     def count_in(self, topic: TopicName, incarnation: int, publish: Publish, header: BatchHeader) -> None:
         """Count a batch that was stored."""
+        self.totals.messages_in += header.count
+        self.totals.bytes_in += len(publish.batch)
         if topic.tenant != UNSAMPLED_TENANT:
             self._counts_of(incarnation, publish.segment_id).add_in(
                 header.count,
@@ -72,6 +85,8 @@ class Sampler:
         self, topic: TopicName, incarnation: int, segment_id: int, *, messages: int, size: int
     ) -> None:
         """Count a batch that was delivered."""
+        self.totals.messages_out += messages
+        self.totals.bytes_out += size
         if topic.tenant != UNSAMPLED_TENANT:
             self._counts_of(incarnation, segment_id).add_out(messages, size)
 

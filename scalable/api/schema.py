@@ -15,6 +15,7 @@ from scalable.domain.errors import MessageTooLarge, ScalableError
 
 JSON_TYPE = "application/json"
 OCTETS_TYPE = "application/octet-stream"
+TEXT_TYPE = "text/plain"
 REF_TEMPLATE = "#/components/schemas/{name}"
 SECURITY: list[dict[str, list[str]]] = [{"bearerToken": []}, {"dashboardSession": []}]
 SECURITY_SCHEMES: dict[str, dict[str, str]] = {
@@ -102,6 +103,8 @@ class DoorSchema(AutoSchema):
             }
         if shape is bytes:
             described["content"] = {OCTETS_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+        elif shape is str:
+            described["content"] = {TEXT_TYPE: {"schema": {"type": "string"}}}
         elif shape is not None:
             described["content"] = {JSON_TYPE: {"schema": self._schema_of(shape)}}
         return described

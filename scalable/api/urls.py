@@ -2,7 +2,17 @@
 
 from django.urls import URLPattern, path
 
-from scalable.api.views import description, lifetimes, loads, messages, nodes, scaling, subscriptions, topics
+from scalable.api.views import (
+    description,
+    lifetimes,
+    loads,
+    messages,
+    metrics,
+    nodes,
+    scaling,
+    subscriptions,
+    topics,
+)
 
 TOPICS = "admin/v2/scalable"
 TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
@@ -50,6 +60,7 @@ urlpatterns: list[URLPattern] = [
     path(f"{TOPIC}/lifetimes", lifetimes.TopicLifetimesView.as_view(), name="lifetimes"),
     path(NAMESPACE, lifetimes.NamespaceLifeView.as_view(), name="namespace-life"),
     path(f"{NAMESPACE}/lifetimes", lifetimes.NamespaceLifetimesView.as_view(), name="namespace-lifetimes"),
+    path("metrics", metrics.MetricsView.as_view(), name="metrics"),
     path("openapi.json", description.DescriptionView.as_view(), name="openapi"),
     path("docs", description.PagesView.as_view(), name="docs"),
 ]

@@ -32,6 +32,7 @@ CALLERS = {
     **{right: {"admin"} for right in (Right.PRODUCE, Right.CONSUME, Right.ADMIN, Right.SUPERUSER)},
     Right.LOOKUP: {"admin", "system"},
     Right.SYSTEM: {"system"},
+    Right.OBSERVE: {"admin", "system"},
     Right.KNOWN: {"admin", "system", "somebody"},
 }
 """Who may enter by which right."""

@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from scalable.api.authentication import BearerAuthentication, HasRight
 from scalable.api.doors import Door
+from scalable.api.observing import DOOR
 from scalable.api.schema import JSON_TYPE, DoorSchema
 from scalable.api.serializers import MAX_BIGINT, read_body, read_query
 from scalable.domain.errors import InvalidParameter, UnreadableBody
@@ -51,6 +52,7 @@ class DoorView(APIView):
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the subject and its right first, so that nobody else learns anything, then the parameters."""
+        note_door(request)
         super().initial(request, *args, **kwargs)
         self._query = read_query(request.query_params, self.door.query)
         if self.door.body is None and request._request.body:
@@ -61,6 +63,13 @@ class DoorView(APIView):
         if not isinstance(self._query, shape):
             raise TypeError(f"the door reads {type(self._query).__name__}")
         return self._query
+
+
+def note_door(request: Request) -> None:
+    """Name the door in the request's scope, for its log line and its count (`api/observing.py`)."""
+    match = request._request.resolver_match
+    scope: dict[str, Any] = getattr(request._request, "scope", {})
+    scope[DOOR] = match.route if match is not None else ""
 
 
 def body_of(request: Request, shape: type[_Shape], *, default: _Shape | None = None) -> _Shape:

@@ -1,0 +1,61 @@
+"""What a log line and an entry of the audit are about: the request, the operation, whoever asks.
+
+Held per task or thread; whatever runs a function on another thread copies the context (`api/executor.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Empty where there is none."""
+
+    request_id: str = ""
+    operation_id: str = ""
+    actor: str = ""
+
+
+_current: ContextVar[Trace] = ContextVar("scalable_trace", default=Trace())  # noqa: B039  (it is frozen)
+
+
+def current() -> Trace:
+    """Give what the running code is about."""
+    return _current.get()
+
+
+@contextmanager
+def about(*, request_id: str = "", operation_id: str = "", actor: str = "") -> Iterator[None]:
+    """Name what the block is about, beside what is named already."""
+    named = {"request_id": request_id, "operation_id": operation_id, "actor": actor}
+    token = _current.set(replace(_current.get(), **{key: value for key, value in named.items() if value}))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def name_actor(actor: str) -> None:
+    """Name whoever asks, for the rest of the running request."""
+    _current.set(replace(_current.get(), actor=actor))
+
+
+class TraceFilter(logging.Filter):
+    """Puts `request_id`, `operation_id` and `actor` on each record, and `about` with all of them."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        trace = current()
+        record.request_id, record.operation_id, record.actor = (
+            trace.request_id,
+            trace.operation_id,
+            trace.actor,
+        )
+        named = (("request", trace.request_id), ("operation", trace.operation_id), ("by", trace.actor))
+        parts = [f"{name}={value}" for name, value in named if value]
+        record.about = f" [{' '.join(parts)}]" if parts else ""
+        return True

@@ -1,0 +1,138 @@
+"""Request ids, log lines and metrics of a node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from django.test import override_settings
+from prometheus_client.parser import text_string_to_metric_families
+from pythonjsonlogger.json import JsonFormatter
+
+from scalable import trace
+from scalable.api.executor import ServiceExecutor
+from scalable.api.observing import Observed, request_id_of
+from scalable.client import Admin, Endpoint, Producer, TopologyWatch
+from scalable.domain.names import TopicName
+from tests.processes import LiveNode
+
+TOPIC = "topic://public/default/observed"
+
+
+@pytest.fixture
+def http(live_node: LiveNode) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {live_node.admin_token}"}
+    with httpx.Client(base_url=live_node.url, headers=headers) as client:
+        yield client
+
+
+def figures(http: httpx.Client) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    answer = http.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+
+
+def test_an_answer_names_its_request(http: httpx.Client) -> None:
+    given = http.get("/admin/v2/nodes", headers={"X-Request-Id": "trace-7.a_B"})
+    assert given.headers["X-Request-Id"] == "trace-7.a_B"
+    made = {http.get("/livez").headers["X-Request-Id"] for _ in range(2)}
+    assert len(made) == 2
+    refused = http.get("/admin/v2/nodes/nobody/topics", headers={"X-Request-Id": "x" * 65})
+    assert len(refused.headers["X-Request-Id"]) == 32
+
+
+@pytest.mark.parametrize("given", ["", "a b", "a\nb", "é", "x" * 65, '"', "{}"])
+def test_an_id_that_could_confuse_a_log_is_not_taken(given: str) -> None:
+    scope = {"headers": [(b"x-request-id", given.encode("latin-1"))]}
+    assert request_id_of(scope) != given
+
+
+def test_requests_are_counted_by_door_and_status(http: httpx.Client) -> None:
+    before = figures(http)
+    for _ in range(3):
+        assert http.get("/admin/v2/scalable/public/default/absent").status_code == 404
+    after = figures(http)
+    door = "admin/v2/scalable/<str:tenant>/<str:namespace>/<str:topic>"
+    key = ("scalable_http_requests_total", (("door", door), ("method", "GET"), ("status", "404")))
+    assert after[key] - before.get(key, 0) == 3
+    assert after["scalable_node_ready", ()] == 1
+    assert "absent" not in http.get("/metrics").text
+
+
+async def test_messages_and_sockets_are_counted(live_node: LiveNode, http: httpx.Client) -> None:
+    with Admin(live_node.url, live_node.admin_token) as admin:
+        await asyncio.to_thread(admin.create_topic, TOPIC)
+    before = figures(http)
+    watch = TopologyWatch(Endpoint(live_node.url, live_node.admin_token), TopicName.parse(TOPIC))
+    async with watch, Producer(live_node.url, TOPIC, live_node.admin_token) as producer:
+        for number in range(5):
+            await producer.send("key", str(number).encode())
+        during = figures(http)
+        assert during["scalable_sockets", (("socket", "produce"),)] == 1
+        assert during["scalable_sockets", (("socket", "lookup"),)] == 2
+    assert during["scalable_messages_in_total", ()] - before["scalable_messages_in_total", ()] == 5
+    async with asyncio.timeout(30):
+        while figures(http)["scalable_sockets", (("socket", "produce"),)] > 0:
+            await asyncio.sleep(0.05)
+    closes = figures(http)["scalable_socket_closes_total", (("code", "1000"), ("socket", "produce"))]
+    assert closes == 1
+
+
+async def test_a_request_of_unknown_kind_makes_no_label_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        logging.getLogger("scalable.test").warning("inside")
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        raise RuntimeError("broken")
+
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        return {}
+
+    scope = {"type": "http", "method": "BREW", "path": "/secret?", "headers": [(b"x-request-id", b"r1")]}
+    with caplog.at_level(logging.INFO), pytest.raises(RuntimeError):
+        await Observed(application)(scope, receive, send)
+    assert sent[0]["headers"] == [(b"x-request-id", b"r1")]
+    assert any("BREW /secret? 200" in record.getMessage() for record in caplog.records)
+
+
+async def test_what_a_thread_logs_is_about_the_request_that_called_it(db: None) -> None:
+    executor = ServiceExecutor(threads=1)
+    try:
+        with trace.about(request_id="r2"):
+            assert (await executor.call(trace.current)).request_id == "r2"
+        assert (await executor.call(trace.current)).request_id == ""
+    finally:
+        await asyncio.to_thread(executor.close)
+
+
+def test_log_lines_as_json_carry_what_they_are_about() -> None:
+    record = logging.LogRecord("scalable", logging.INFO, __file__, 1, "sealed %s", (7,), None)
+    with trace.about(request_id="r3", operation_id="o1"), trace.about(actor="admin"):
+        trace.TraceFilter().filter(record)
+    assert record.about == " [request=r3 operation=o1 by=admin]"
+    line = JsonFormatter("%(message)s %(request_id)s %(operation_id)s %(actor)s").format(record)
+    body = json.loads(line)
+    assert body["message"] == "sealed 7"
+    assert (body["request_id"], body["operation_id"], body["actor"]) == ("r3", "o1", "admin")
+
+
+def test_the_settings_know_both_forms_of_lines() -> None:
+    from django.conf import settings
+
+    for name in ("line", "json"):
+        with override_settings():
+            assert name in settings.LOGGING["formatters"]
