@@ -176,7 +176,6 @@ class CheckpointConsumer(Member):
             answer.set_exception(error_of(frame))
 
     def _adopt(self, assignment: Assignment) -> None:
-        self._finished |= self._inbox.positions()
         if assignment.restored > self._restored:  # what was handed out before a restore counts no more
             self._restored = assignment.restored
             self._finished.clear()
@@ -199,7 +198,12 @@ class CheckpointConsumer(Member):
             if isinstance(held, CheckpointSegment) and held.is_past_its_end:
                 held.end_due = True
                 self._pulse()
-        return super()._next_message()
+        message = super()._next_message()
+        if message is not None:
+            # At once, and not when the segment goes: the consume socket may be the first to hear that it went.
+            place = message.message_id
+            self._finished[place.segment_id] = place.offset + 1
+        return message
 
     async def _give_up_segments(self, connection: Connection) -> None:
         outgoing, self._outgoing = self._outgoing, []

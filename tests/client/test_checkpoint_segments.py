@@ -1,0 +1,101 @@
+"""A checkpoint member whose segments are taken away and come back, in each order that sockets may tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from scalable.api.sockets.base import error_frame
+from scalable.client import CheckpointConsumer
+from scalable.client.consume_link import ConsumeLink
+from scalable.client.inbox import Inbox
+from scalable.domain.errors import GenerationSuperseded
+from scalable.wire.frames import Assignment, ErrorFrame
+from tests.client.test_inbox import TOPIC, assigned, assignment, delivery
+
+
+class Handed(CheckpointConsumer):
+    """A member without sockets: frames are given to it, and it hands out what is there."""
+
+    def __init__(self) -> None:
+        super().__init__("http://node", TOPIC, "token", group="group")
+        self.link = ConsumeLink(
+            self._endpoint,
+            TOPIC,
+            "group",
+            consumer=self.name,
+            inbox=self.inbox,
+            prefetch=10,
+            changed=self._pulse,
+        )
+
+    @property
+    def inbox(self) -> Inbox:
+        return self._inbox
+
+    def _link_to(self, url: str) -> None:
+        return
+
+    def take(self, frame: Assignment | ErrorFrame) -> None:
+        if isinstance(frame, Assignment):
+            self._adopt(frame)
+        else:
+            self.link._on_error(frame)
+
+    def hand_out(self) -> list[int]:
+        offsets = []
+        while (message := self._next_message()) is not None:
+            offsets.append(message.message_id.offset)
+        return offsets
+
+
+def superseded(generation: int) -> ErrorFrame:
+    error = GenerationSuperseded(segment_id=0, generation=generation, current_generation=generation + 1)
+    return error_frame(error, segment_id=0)
+
+
+def without(generation: int) -> Assignment:
+    return assignment(generation=generation)
+
+
+def with_it(generation: int) -> Assignment:
+    return assignment(assigned(0, generation=generation, position=2), generation=generation)
+
+
+@pytest.mark.parametrize(
+    "tell",
+    [
+        lambda g: [with_it(g + 1)],
+        lambda g: [without(g + 1), with_it(g + 1)],
+        lambda g: [superseded(g), with_it(g + 1)],
+        lambda g: [superseded(g), without(g + 1), with_it(g + 1)],
+        lambda g: [without(g + 1), superseded(g), with_it(g + 1)],
+        lambda g: [with_it(g + 1), superseded(g)],
+    ],
+)
+async def test_nothing_is_handed_out_twice_however_a_segment_goes_and_comes(
+    tell: Callable[[int], list[Assignment | ErrorFrame]],
+) -> None:
+    member = Handed()
+    member.take(with_it(1))
+    member.inbox.deliver(delivery(0, 9, skip_to=2))
+    assert member.hand_out() == [2, 3, 4, 5, 6, 7, 8]
+    for frame in tell(1):
+        member.take(frame)
+        assert member.checkpoint().positions == {0: 9}
+    # The group's floor is where the last commit was: behind what the application got.
+    member.inbox.deliver(delivery(0, 12, skip_to=2, generation=2))
+    assert member.hand_out() == [9, 10, 11]
+
+
+async def test_a_restore_makes_it_hand_out_again() -> None:
+    member = Handed()
+    member.take(with_it(1))
+    member.inbox.deliver(delivery(0, 9, skip_to=2))
+    assert member.hand_out() == [2, 3, 4, 5, 6, 7, 8]
+    member.take(superseded(1))
+    member.take(msgspec.structs.replace(with_it(2), restored=5))
+    member.inbox.deliver(delivery(0, 9, skip_to=2, generation=2))
+    assert member.hand_out() == [2, 3, 4, 5, 6, 7, 8]
