@@ -200,7 +200,7 @@ class CheckpointConsumer(Member):
                 self._pulse()
         message = super()._next_message()
         if message is not None:
-            # At once, and not when the segment goes: the consume socket may be the first to hear that it went.
+            # At once, not when the segment goes: the consume socket may be the first to hear of that.
             place = message.message_id
             self._finished[place.segment_id] = place.offset + 1
         return message
