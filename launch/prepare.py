@@ -9,7 +9,6 @@ from django.contrib.auth import get_user_model
 from django.core.management import call_command
 
 from launch.embedded.service import private_file
-from scalable.services import access
 
 SUPERUSER = "admin"
 PASSWORD_FILE = "admin-password"
@@ -17,6 +16,8 @@ PASSWORD_FILE = "admin-password"
 
 def write_tokens(directory: Path) -> None:
     """Write a token for each role that works on this machine, readable by this account alone."""
+    from scalable.services import access  # whoever only imports this module has not set Django up
+
     for role in (access.ADMIN_ROLE, access.SYSTEM_ROLE):
         private_file(directory / f"{role}-token", access.mint_token(role=role) + "\n")
 
