@@ -1,6 +1,7 @@
 """One whole instance: which processes it has, in which order, and what they are told."""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -73,6 +74,19 @@ class Instance:
         process.kill_group()
         return True
 
+    def signal(self, name: str, number: signal.Signals) -> bool:
+        """Send a signal to a process and its children; False when it does not run just now."""
+        process = self._supervisor.running(name)
+        if process is None:
+            return False
+        process.kill_group(number)
+        return True
+
+    @property
+    def database_url(self) -> str:
+        """Return where the database is, once the instance runs."""
+        return self._database_url
+
     def __enter__(self) -> Self:
         self._supervisor = Supervisor(self._directory, report=self._report, echo=self._echo)
         try:
@@ -92,6 +106,7 @@ class Instance:
         environment = {**self._settings, **self._addresses(known), **self._secrets()}
         urls = [f"http://{HOST}:{port}" for port in ports.values()]
         self._directory.write_json("ports.json", {**known, **ports})
+        self._database_url = environment["DATABASE_URL"]
         self._prepare({**environment, "SCALABLE_NODE_URL": urls[0]})
         self._start_product(ports, {**environment, "SCALABLE_NODE_URL": urls[0]})
         if self._with_spark:

@@ -32,10 +32,12 @@ def figures(soak: Soak) -> dict[str, str]:
     """Give what is worth showing, by name."""
     produced = sum(len(lines) for lines in soak.crew.journals(Role.PRODUCER))
     kills = ", ".join(f"{count} {kind}s" for kind, count in soak.killer.kills.items())
+    cuts = ", ".join(f"{count} {kind}s" for kind, count in soak.interrupter.counts.items())
     return {
         "produced": f"{produced:,}",
         **{f"received by {role}": f"{len(soak.received(role)):,}" for role in CONSUMERS},
         "killed": kills,
+        "interrupted": cuts,
         "splits, merges": f"{soak.reshaper.splits}, {soak.reshaper.merges}",
         "assignments checked": f"{soak.inspector.sightings:,}, {len(soak.inspector.violations)} wrong",
     }

@@ -11,13 +11,14 @@ MIN_ACTIVE_SEGMENTS, MAX_ACTIVE_SEGMENTS = 1, 6
 KEYS_PER_PRODUCER = 16
 DRAIN_SECONDS = 180.0
 """How long the consumers may take, once nothing dies any more, to receive what is left."""
+NODE_TIMEOUT_SECONDS = 5
 SETTINGS = {
     "SCALABLE_SESSION_GRACE_SECONDS": "6",
     "SCALABLE_OPERATION_LEASE_SECONDS": "6",
     "SCALABLE_OPERATION_SWEEP_SECONDS": "2",
     "SCALABLE_HANDOVER_SECONDS": "5",
     "SCALABLE_NODE_HEARTBEAT_SECONDS": "1",
-    "SCALABLE_NODE_TIMEOUT_SECONDS": "5",
+    "SCALABLE_NODE_TIMEOUT_SECONDS": str(NODE_TIMEOUT_SECONDS),
     "SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS": "5",
 }
 """Shorter than by default, so that a short soak sees sessions and leases run out, too."""
@@ -47,3 +48,4 @@ class SoakPlan:
     """Of all producers."""
     mean_kill_pause_seconds: float = 3.0
     mean_reshape_pause_seconds: float = 2.0
+    mean_interruption_pause_seconds: float = 4.0

@@ -12,6 +12,7 @@ from launch.soak import verdict
 from launch.soak.crew import Crew
 from launch.soak.disturbances import Killer, Reshaper
 from launch.soak.inspector import Inspector
+from launch.soak.interruptions import Interrupter
 from launch.soak.plan import CONSUMERS, DRAIN_SECONDS, TOPIC, Role, SoakPlan
 from launch.soak.verdict import Name, Verdict
 from scalable.client import Admin
@@ -37,6 +38,7 @@ class Soak:
         self._admin = Admin(services.urls, services.admin_token)
         self.crew = Crew(plan, services, folder)
         self.killer = Killer(plan, self.crew, instance)
+        self.interrupter = Interrupter(plan, instance)
         self.reshaper = Reshaper(plan, self._admin)
         self.inspector = Inspector(self._admin)
         self.phase = "starting"
@@ -74,7 +76,9 @@ class Soak:
         self.phase = "disturbed"
         inspecting = asyncio.create_task(self.inspector.run())
         mending = asyncio.create_task(self._mend())
-        disturbing = [asyncio.create_task(each.run()) for each in (self.killer, self.reshaper)]
+        disturbing = [
+            asyncio.create_task(each.run()) for each in (self.killer, self.reshaper, self.interrupter)
+        ]
         tasks = [inspecting, mending, *disturbing]
         try:
             done, _ = await asyncio.wait(
