@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +87,20 @@ class Soak:
             )
             for task in done:
                 task.result()
+            await self._until_reshaped()
             await _cancel(disturbing)
             await self._drain()
         finally:
             await _cancel(tasks)
+
+    async def _until_reshaped(self) -> None:
+        """Go on, on a slow machine, until there was a split and a merge: else nothing was tried."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                while True:
+                    if self.reshaper.splits and self.reshaper.merges:
+                        return
+                    await asyncio.sleep(MEND_SECONDS)
 
     async def _mend(self) -> None:
         while True:
