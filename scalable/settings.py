@@ -225,14 +225,14 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "scalable.api.errors.exception_handler",
 }
+REST_TAGS = (
+    *("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load", "Nodes", "Access"),
+)
 SPECTACULAR_SETTINGS = {
     "TITLE": "Scalable Topics",
     "DESCRIPTION": "Topics whose segments split and merge while producers and consumers run.",
     "VERSION": "2",
-    "TAGS": [
-        {"name": name}
-        for name in ("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load", "Nodes")
-    ],
+    "TAGS": [{"name": name} for name in REST_TAGS],
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

@@ -30,6 +30,8 @@ PATH_PARAMETERS = {
     "other_segment_id": "The id of the neighbour.",
     "operation_id": "The id of an operation of the topic.",
     "node_id": "The id of a web node.",
+    "role": "The subject of a token, or `user:` and the name of a user of the dashboard.",
+    "token_id": "The id of a token, its claim `jti`.",
     "subscription": "The name of a subscription of the topic.",
 }
 

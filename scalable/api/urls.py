@@ -9,17 +9,31 @@ from scalable.api.views import (
     messages,
     metrics,
     nodes,
+    permissions,
     scaling,
     subscriptions,
+    tokens,
     topics,
 )
+from scalable.api.views.base import DoorView
 
 TOPICS = "admin/v2/scalable"
 TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
 SUBSCRIPTION = f"{TOPIC}/subscriptions/<str:subscription>"
 FIGURES = "admin/v2/scalable-topics"
+TENANT = "admin/v2/tenants/<str:tenant>"
 NAMESPACE = "admin/v2/namespaces/<str:tenant>/<str:namespace>"
 LOAD = "admin/v2/scalable-load"
+
+
+def _permissions(
+    name: str, root: str, every: type[DoorView], one: type[DoorView]
+) -> tuple[URLPattern, URLPattern]:
+    return (
+        path(f"{root}/permissions", every.as_view(), name=f"{name}-permissions"),
+        path(f"{root}/permissions/<str:role>", one.as_view(), name=f"{name}-role-permissions"),
+    )
+
 
 urlpatterns: list[URLPattern] = [
     path(f"{TOPICS}/<str:tenant>/<str:namespace>", topics.NamespaceView.as_view(), name="namespace"),
@@ -61,6 +75,16 @@ urlpatterns: list[URLPattern] = [
     path(NAMESPACE, lifetimes.NamespaceLifeView.as_view(), name="namespace-life"),
     path(f"{NAMESPACE}/lifetimes", lifetimes.NamespaceLifetimesView.as_view(), name="namespace-lifetimes"),
     path("metrics", metrics.MetricsView.as_view(), name="metrics"),
+    *_permissions("tenant", TENANT, permissions.TenantPermissionsView, permissions.TenantRolePermissionsView),
+    *_permissions(
+        "namespace",
+        NAMESPACE,
+        permissions.NamespacePermissionsView,
+        permissions.NamespaceRolePermissionsView,
+    ),
+    *_permissions("topic", TOPIC, permissions.TopicPermissionsView, permissions.TopicRolePermissionsView),
+    path("admin/v2/tokens", tokens.TokensView.as_view(), name="tokens"),
+    path("admin/v2/tokens/<str:token_id>", tokens.TokenView.as_view(), name="token"),
     path("openapi.json", description.DescriptionView.as_view(), name="openapi"),
     path("docs", description.PagesView.as_view(), name="docs"),
 ]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from scalable.client.access_admin import AccessAdmin
 from scalable.client.rest import ROOT, Json
 from scalable.client.rest import listed as _listed
 from scalable.client.rest import quoted as _quoted
@@ -35,7 +36,7 @@ class BatchPage:
         return self.terminated and self.next_offset >= self.end_offset
 
 
-class Admin(SubscriptionAdmin):
+class Admin(SubscriptionAdmin, AccessAdmin):
     """Synchronous REST client; every method raises the domain's errors by their codes, or ConnectionLost.
 
     Topics are `topic://tenant/namespace/name` or `TopicName`. One instance may be used by several threads.

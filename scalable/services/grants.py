@@ -6,43 +6,56 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable.domain.access import GRANTABLE, Right, Scope
-from scalable.domain.errors import AccessFull, InvalidParameter, TenantFixed
+from scalable.domain.errors import AccessFull, InvalidParameter, NamespaceDeleting, TenantFixed
 from scalable.domain.names import validate_part
 from scalable.services import rules
 from scalable.store import access as store
-from scalable.store import tenants
+from scalable.store import namespaces, tenants
+
+ROLES_PER_SCOPE = 1_000
 
 
 def list_grants(*, scope: Scope) -> dict[str, frozenset[Right]]:
-    """What each role was granted in exactly this scope; raises TenantNotFound."""
-    tenants.read(scope.tenant)
+    """What each role was granted in exactly this scope; raises TenantNotFound, NamespaceNotFound."""
+    _check_exists(scope)
     return store.grants_at(scope)
 
 
-def grant(*, scope: Scope, role: str, actions: Collection[str], actor: str) -> None:
-    """Let a role do this, and no more, in a scope and all below it; the scope need not exist but its tenant.
+def effective_grants(*, scope: Scope) -> dict[str, frozenset[Right]]:
+    """What each role was granted in this scope or around it; raises TenantNotFound, NamespaceNotFound."""
+    _check_exists(scope)
+    united: dict[str, frozenset[Right]] = {}
+    for each in scope.around:
+        for role, actions in store.grants_at(each).items():
+            united[role] = united.get(role, frozenset()) | actions
+    return dict(sorted(united.items()))
 
-    Raises InvalidName, InvalidParameter, TenantNotFound, TenantFixed, AccessFull.
+
+def grant(*, scope: Scope, role: str, actions: Collection[str], actor: str) -> None:
+    """Let a role do this, and no more, in a scope and all below it; a topic need not exist yet.
+
+    Raises InvalidName, InvalidParameter, TenantNotFound, NamespaceNotFound, NamespaceDeleting, TenantFixed,
+    AccessFull.
     """
     rights = _rights_of(actions)
-    validate_part(role, "role")
-    for field, value in (("tenant", scope.tenant), ("namespace", scope.namespace), ("topic", scope.topic)):
-        if value:
-            validate_part(value, field)
+    _check_names(scope, role)
     if scope.is_system:
         raise TenantFixed(tenant=scope.tenant)
     with transaction.atomic():
-        tenants.hold(scope.tenant)
-        if not store.has_grant(scope, role) and store.count_grants() >= settings.SCALABLE_MAX_GRANTS:
-            raise AccessFull(kind="grants", limit=settings.SCALABLE_MAX_GRANTS)
+        _hold(scope)
+        if not store.has_grant(scope, role):
+            _check_room(scope)
         store.put_grant(scope, role, rights)
         rules.changed()
 
 
 def revoke(*, scope: Scope, role: str, actor: str) -> None:
-    """Take away what a role was granted in exactly this scope, if anything; raises TenantNotFound."""
+    """Take away what a role was granted in exactly this scope, if anything.
+
+    Raises TenantNotFound, NamespaceNotFound.
+    """
+    _check_exists(scope)
     with transaction.atomic():
-        tenants.hold(scope.tenant)
         if store.delete_grant(scope, role):
             rules.changed()
 
@@ -51,6 +64,35 @@ def forget(*, scope: Scope) -> None:
     """Take away all grants in a scope that is deleted: who makes the name anew grants anew."""
     if store.delete_grants_within(scope):
         rules.changed()
+
+
+def _check_names(scope: Scope, role: str) -> None:
+    validate_part(role, "role")
+    for field, value in (("tenant", scope.tenant), ("namespace", scope.namespace), ("topic", scope.topic)):
+        if value:
+            validate_part(value, field)
+
+
+def _check_exists(scope: Scope) -> None:
+    tenants.read(scope.tenant)
+    if scope.namespace:
+        namespaces.read(scope.tenant, scope.namespace)
+
+
+def _hold(scope: Scope) -> None:
+    """Keep tenant and namespace until the transaction ends: who deletes them takes the grants away."""
+    tenants.hold(scope.tenant)
+    if scope.namespace:
+        namespace = namespaces.lock(scope.tenant, scope.namespace)
+        if namespace.deleting:
+            raise NamespaceDeleting(namespace=str(namespace))
+
+
+def _check_room(scope: Scope) -> None:
+    if store.count_grants_at(scope) >= ROLES_PER_SCOPE:
+        raise AccessFull(kind="grants here", limit=ROLES_PER_SCOPE)
+    if store.count_grants() >= settings.SCALABLE_MAX_GRANTS:
+        raise AccessFull(kind="grants", limit=settings.SCALABLE_MAX_GRANTS)
 
 
 def _rights_of(actions: Collection[str]) -> frozenset[Right]:

@@ -36,6 +36,11 @@ class RuleCache:
             return None
         return self._rules if time.monotonic() - self._read_at <= age_limit else None
 
+    @property
+    def latest(self) -> Rules:
+        """The rules as last read, however long ago; nothing is granted before the first reading."""
+        return self._rules
+
     def current(self) -> Rules:
         """The rules, read or compared first where that is due; raises what the database raises."""
         return self.fresh or self._refresh_unless_fresh()

@@ -60,6 +60,11 @@ def count_grants() -> int:
     return Grant.objects.count()
 
 
+def count_grants_at(scope: Scope) -> int:
+    """Count the roles that were granted anything in exactly this scope."""
+    return _at(scope).count()
+
+
 def has_grant(scope: Scope, role: str) -> bool:
     """True when the role was granted anything in exactly this scope."""
     return _at(scope).filter(role=role).exists()

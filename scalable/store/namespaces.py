@@ -40,6 +40,14 @@ def lock(tenant: str, name: str) -> NamespaceView:
     return _view(row)
 
 
+def read(tenant: str, name: str) -> NamespaceView:
+    """Read a namespace; raises NamespaceNotFound."""
+    row = Namespace.objects.filter(tenant=tenant, name=name).first()
+    if row is None:
+        raise NamespaceNotFound(namespace=f"{tenant}/{name}")
+    return _view(row)
+
+
 def deleting(*, limit: int) -> list[NamespaceView]:
     """Namespaces whose deletion has begun, oldest first."""
     return [_view(row) for row in Namespace.objects.filter(deleting=True).order_by("pk")[:limit]]

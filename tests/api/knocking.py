@@ -30,8 +30,9 @@ class Session:
 
 
 def socket_scope(path: str, *, headers: dict[str, str], subprotocols: list[str]) -> Message:
-    """The scope of a WebSocket handshake."""
+    """The scope of a WebSocket handshake, for this machine unless the headers name another host."""
     address, _, query = path.partition("?")
+    headers = {"host": "localhost", **headers}
     return {
         "type": "websocket",
         "path": address,

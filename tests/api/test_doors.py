@@ -1,20 +1,26 @@
 """Every door of the URL table and every socket against every kind of caller; a door without a rule fails."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import transaction
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from scalable.api.doors import Door
+from scalable.api.node import node
+from scalable.api.sockets.base import Socket
 from scalable.api.sockets.routing import doors as socket_doors
 from scalable.api.views.base import DoorView
 from scalable.asgi import socket_application
-from scalable.domain.access import Right
+from scalable.domain.access import GRANTABLE, Right
 from scalable.services.access import mint_token
+from scalable.services.rules import rules
+from tests.api.callers import INVALID, MAY_ENTER, VALID, make_callers, may_enter
 from tests.api.knocking import Session, socket_scope
-from tests.api.rest import NAMESPACE, Rest
+from tests.api.rest import NAMESPACE, Orders, Rest
 
 OPEN = {"livez", "readyz"}
 PAGES_NAMESPACE = "webui"
@@ -27,15 +33,9 @@ PARTS = {
     "operation_id": "00000000-0000-4000-8000-000000000000",
     "node_id": "00000000-0000-4000-8000-000000000001",
     "subscription": "s",
+    "role": "whoever",
+    "token_id": "00000000-0000-4000-8000-000000000002",
 }
-CALLERS = {
-    **{right: {"admin"} for right in (Right.PRODUCE, Right.CONSUME, Right.ADMIN, Right.SUPERUSER)},
-    Right.LOOKUP: {"admin", "system"},
-    Right.SYSTEM: {"system"},
-    Right.OBSERVE: {"admin", "system"},
-    Right.KNOWN: {"admin", "system", "somebody"},
-}
-"""Who may enter by which right."""
 
 
 def _patterns(resolver: URLResolver) -> Iterator[URLPattern]:
@@ -63,35 +63,106 @@ def _view(pattern: URLPattern) -> type[DoorView]:
     return door_view
 
 
-DOORS = [
-    pytest.param(method, _path(pattern), door.right, id=f"{method}-{pattern.name}")
+KNOCKS = {
+    f"{method}-{pattern.name}": (method, _path(pattern), door)
     for pattern in _patterns(get_resolver())
     for method, door in _view(pattern).doors.items()
-]
+}
 
 
-@pytest.mark.parametrize(("method", "path", "right"), DOORS)
-def test_who_may_enter(db: None, method: str, path: str, right: Right) -> None:
-    assert Rest(None).refused(method, path) == (401, "unauthenticated")
-    assert Rest(token="forged").refused(method, path) == (401, "unauthenticated")
-    for role in ("admin", "system", "somebody"):
-        status = Rest(role).call(method, path).status_code
-        if role in CALLERS[right]:
-            assert status in {200, 204, 400, 404}, role
-        else:
-            assert Rest(role).refused(method, path) == (403, "forbidden")
+def each_door(*rights: Right) -> pytest.MarkDecorator:
+    """Run a test for each door that wants one of these rights."""
+    chosen = {name: knock for name, knock in KNOCKS.items() if knock[2].right in rights}
+    return pytest.mark.parametrize(("method", "path", "door"), chosen.values(), ids=chosen)
 
 
-GUARDED = [door for door in DOORS if door.values[2] is not Right.KNOWN]
+@pytest.fixture
+def callers(db: None) -> dict[str, str]:
+    """The token of every kind of caller."""
+    return make_callers()
 
 
-@pytest.mark.parametrize(("method", "path", "right"), GUARDED)
-def test_a_stranger_learns_nothing(db: None, method: str, path: str, right: Right) -> None:
+def _knock(token: str, method: str, path: str) -> tuple[int, str]:
+    """Status and code of a request, whose effects are undone."""
+    with transaction.atomic():
+        answer = Rest(None, token=token or None).call(method, path)
+        transaction.set_rollback(True)
+    rules.outdate()
+    body = answer.json() if answer.status_code >= 400 else {}
+    return answer.status_code, body.get("code", "")
+
+
+@each_door(*Right)
+def test_who_may_enter(callers: dict[str, str], method: str, path: str, door: Door) -> None:
+    for caller in INVALID:
+        assert _knock(callers[caller], method, path) == (401, "unauthenticated"), caller
+    for caller in VALID - may_enter(door.right, door.level):
+        assert _knock(callers[caller], method, path) == (403, "forbidden"), caller
+    for caller in may_enter(door.right, door.level):
+        assert _knock(callers[caller], method, path)[0] in {200, 202, 204, 400, 404, 409, 412}, caller
+
+
+@each_door(*GRANTABLE)
+def test_the_tenant_of_the_system_is_its_own(
+    callers: dict[str, str], method: str, path: str, door: Door
+) -> None:
+    path = path.replace("/public", "/system")
+    for caller in ("superuser", "tenant admin", "namespace admin"):
+        assert _knock(callers[caller], method, path) == (403, "forbidden"), caller
+    assert _knock(callers["system"], method, path)[0] in {200, 204, 400, 404, 409, 412}
+
+
+@each_door(*GRANTABLE)
+def test_a_scoped_right_has_a_scope(method: str, path: str, door: Door) -> None:
+    assert "/public" in path
+
+
+@each_door(*set(Right) - {Right.KNOWN})
+def test_a_stranger_learns_nothing(db: None, method: str, path: str, door: Door) -> None:
     """The answer is the same for what is there, what is not, and what cannot be read."""
     for address in (path, path.replace("nothing", "%00"), f"{path}?odd=1"):
         for body in (None, b"{"):
             assert Rest("somebody").refused(method, address, body) == (403, "forbidden")
             assert Rest(None).refused(method, address, body) == (401, "unauthenticated")
+
+
+def test_a_grant_on_a_topic_opens_that_topic_alone(rest: Rest, orders: Orders) -> None:
+    role = f"{orders.path}/permissions/worker"
+    assert rest.call("POST", role, ["consume"]).status_code == 204
+    worker = Rest("worker")
+    assert worker.call("GET", orders.path).status_code == 200
+    for path in (f"{NAMESPACE}/orders2", NAMESPACE, f"{NAMESPACE}/orders/permissions"):
+        assert worker.refused("GET", path) == (403, "forbidden")
+    assert worker.refused("DELETE", orders.path) == (403, "forbidden")
+    assert rest.call("DELETE", role).status_code == 204
+    assert worker.refused("GET", orders.path) == (403, "forbidden")
+
+
+RIGHTS = {
+    "POST-split": Right.ADMIN,
+    "POST-merge": Right.ADMIN,
+    "POST-merge-pair": Right.ADMIN,
+    "POST-rebucket": Right.ADMIN,
+    "POST-policy": Right.ADMIN,
+    "PUT-topic": Right.ADMIN,
+    "DELETE-topic": Right.ADMIN,
+    "GET-topic": Right.LOOKUP,
+    "GET-namespace": Right.LOOKUP,
+    "GET-batches": Right.CONSUME,
+    "GET-peek": Right.CONSUME,
+    "PUT-subscription": Right.CONSUME,
+    "POST-seek": Right.CONSUME,
+    "GET-assignments": Right.ADMIN,
+    "POST-topic-role-permissions": Right.ADMIN,
+    "POST-namespace-role-permissions": Right.ADMIN,
+    "POST-tokens": Right.SUPERUSER,
+    "POST-load-reports": Right.SYSTEM,
+    "POST-tile-reports": Right.SYSTEM,
+}
+
+
+def test_the_doors_that_matter_want_what_they_should() -> None:
+    assert {name: KNOCKS[name][2].right for name in RIGHTS} == RIGHTS
 
 
 def test_a_challenge_names_the_scheme(db: None) -> None:
@@ -139,7 +210,25 @@ def test_another_users_session_has_no_right(db: None) -> None:
 # Sockets.
 
 
-SOCKETS = [pytest.param(_path(pattern), id=str(pattern.pattern)) for pattern in socket_doors]
+SOCKETS: dict[str, tuple[str, type[Socket]]] = {
+    str(pattern.pattern).split("/")[3]: (_path(pattern), pattern.callback.consumer_class)
+    for pattern in socket_doors
+}
+each_socket = pytest.mark.parametrize(("path", "socket"), SOCKETS.values(), ids=SOCKETS)
+SOCKET_RIGHTS = {
+    "lookup": Right.LOOKUP,
+    "produce": Right.PRODUCE,
+    "consume": Right.CONSUME,
+    "queue": Right.CONSUME,
+    "controller": Right.CONSUME,
+}
+
+
+@pytest.fixture
+async def threads(transactional_db: None) -> AsyncIterator[None]:
+    """The node of this process, whose threads read the rules; none of them is left behind."""
+    yield
+    await node.stop()
 
 
 async def _handshake(path: str, *subprotocols: str, **headers: str) -> tuple[bool, int | None]:
@@ -153,21 +242,40 @@ async def _handshake(path: str, *subprotocols: str, **headers: str) -> tuple[boo
     return answer["type"] == "websocket.accept", answer.get("code")
 
 
-@pytest.mark.parametrize("path", SOCKETS)
-async def test_who_may_open_a_socket(path: str) -> None:
-    assert await _handshake(path) == (False, 4401)
-    assert await _handshake(path, "scalable.v1", "bearer.forged") == (False, 4401)
+@each_socket
+async def test_who_may_open_a_socket(threads: None, path: str, socket: type[Socket]) -> None:
+    callers = await node.call(make_callers)
+    for caller in INVALID:
+        offered = [f"bearer.{callers[caller]}"] if callers[caller] else []
+        assert await _handshake(path, "scalable.v1", *offered) == (False, 4401), caller
+    for caller in VALID:
+        expected = (True, None) if caller in MAY_ENTER[socket.right] else (False, 4403)
+        assert await _handshake(path, "scalable.v1", f"bearer.{callers[caller]}") == expected, caller
+        assert await _handshake(path, authorization=f"Bearer {callers[caller]}") == expected, caller
+        within = path.replace("/public", "/system")
+        expected = (True, None) if caller == "system" else (False, 4403)
+        assert await _handshake(within, authorization=f"Bearer {callers[caller]}") == expected, caller
     assert await _handshake(path, authorization="Basic forged") == (False, 4401)
-    assert await _handshake(path, "scalable.v1", f"bearer.{mint_token(role='somebody')}") == (False, 4403)
-    token = mint_token(role="admin")
-    assert await _handshake(path, "scalable.v1", f"bearer.{token}") == (True, None)
-    assert await _handshake(path, authorization=f"Bearer {token}") == (True, None)
 
 
-@pytest.mark.parametrize("path", SOCKETS)
-async def test_a_token_in_the_address_counts_for_nothing(path: str) -> None:
+def test_the_sockets_want_what_they_should() -> None:
+    assert {name: SOCKETS[name][1].right for name in SOCKET_RIGHTS} == SOCKET_RIGHTS
+
+
+@each_socket
+async def test_a_token_in_the_address_counts_for_nothing(path: str, socket: type[Socket]) -> None:
     token = mint_token(role="admin")
     assert await _handshake(f"{path}?token={token}&access_token={token}") == (False, 4401)
+
+
+@each_socket
+async def test_a_socket_is_opened_for_this_host_and_this_site_alone(path: str, socket: type[Socket]) -> None:
+    bearer = f"Bearer {mint_token(role='admin')}"
+    for host in ("evil.example", "", "localhost.evil.example", "evil.example:80"):
+        assert await _handshake(path, authorization=bearer, host=host) == (False, 4400), host
+    for origin in ("https://evil.example", "null", "http://localhost.evil.example"):
+        assert await _handshake(path, authorization=bearer, origin=origin) == (False, 4403), origin
+    assert await _handshake(path, authorization=bearer, origin="http://localhost") == (True, None)
 
 
 async def test_a_socket_path_that_is_no_door() -> None:

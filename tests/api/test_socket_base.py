@@ -65,7 +65,7 @@ async def connection() -> AsyncIterator[tuple[Server, Echo, "asyncio.Task[None]"
     Echo.instances = []
     scope = {
         "type": "websocket",
-        "headers": [(b"authorization", f"Bearer {token('admin')}".encode())],
+        "headers": [(b"host", b"localhost"), (b"authorization", f"Bearer {token('admin')}".encode())],
         "subprotocols": [],
         "extensions": {},
         "url_route": {"kwargs": {"tenant": "public", "namespace": "default", "topic": "orders"}},

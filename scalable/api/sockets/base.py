@@ -7,6 +7,7 @@ connection are seen. Long work belongs in `spawn`, what is sent goes through `pu
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, cast
 
@@ -15,8 +16,9 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 from django.conf import settings
 
+from scalable.api.doorkeeper import doorkeeper
 from scalable.api.errors import answer_of, close_code_of, internal_error
-from scalable.api.sockets.handshake import subject_of, subprotocol_of, topic_of
+from scalable.api.sockets.handshake import pass_of, subprotocol_of, topic_of
 from scalable.api.sockets.lane import Lane, Message, Send
 from scalable.api.sockets.outbox import Ending, Outbox
 from scalable.domain.access import Right, Subject
@@ -29,6 +31,7 @@ from scalable.domain.errors import (
     ProtocolUnsupported,
     ReaderTooSlow,
     ScalableError,
+    Unauthenticated,
 )
 from scalable.domain.names import TopicName
 from scalable.wire.frames import PROTOCOL_VERSION, Close, ErrorFrame, Frame, Hello, decode, decoder, encode
@@ -36,6 +39,8 @@ from scalable.wire.frames import PROTOCOL_VERSION, Close, ErrorFrame, Frame, Hel
 logger = logging.getLogger(__name__)
 
 NORMAL = 1000
+TURN_OUT_SECONDS = 2.0
+CLOCK_SECONDS = 60.0
 PROTOCOL_ERRORS = (
     FrameInvalid,
     FrameTooLarge,
@@ -73,6 +78,10 @@ class Socket(AsyncConsumer):
     def make_outbox(self) -> Outbox:
         """The bounds of what may wait to be sent."""
         return Outbox()
+
+    def read_path(self) -> None:
+        """Read what the path names; raises InvalidName."""
+        self.topic = topic_of(self.scope)
 
     async def opened(self, hello: Hello) -> None:
         """The client said hello in a version that is spoken here."""
@@ -134,6 +143,13 @@ class Socket(AsyncConsumer):
             self.outbox.end(Ending(close_code_of(error), error.code), drop=True)
             self._call_later("linger", self._linger_seconds, self._abandon)
 
+    def turn_out(self, error: ScalableError) -> None:
+        """Close whoever may stay no longer: what waits is thrown away, and nothing more is taken in."""
+        if not self._dropped:
+            self._dropped = True
+            self.outbox.end_with(encode(error_frame(error)), Ending(close_code_of(error), error.code))
+            self._call_later("linger", TURN_OUT_SECONDS, self._abandon)
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work beside the frames; the socket's end cancels it, and its failure ends the socket."""
         task = self.keep(work)
@@ -174,8 +190,10 @@ class Socket(AsyncConsumer):
     async def websocket_connect(self, message: Message) -> None:
         """Let the peer in, or answer the handshake with the error."""
         try:
-            self.subject = await subject_of(self.scope, right=self.right)
-            self.topic = topic_of(self.scope)
+            shown = await pass_of(self.scope, right=self.right)
+            doorkeeper.admit(self, shown)
+            self.subject = shown.subject
+            self.read_path()
         except ScalableError as error:
             await self._deny(error)
             raise StopConsumer from error
@@ -183,6 +201,7 @@ class Socket(AsyncConsumer):
         self._lane = Lane(self._send, on_stall=self._lane_stalled)
         self._sender = asyncio.create_task(self._send_frames(self._lane))
         self._call_later("hello", settings.SCALABLE_SOCKET_HELLO_SECONDS, self._check_hello)
+        self._watch_expiry()
 
     async def websocket_receive(self, message: Message) -> None:
         """Take one frame; an error that breaks the protocol closes, any other is answered."""
@@ -269,6 +288,17 @@ class Socket(AsyncConsumer):
     def _call_later(self, name: str, seconds: float, callback: Callable[[], None]) -> None:
         self._timers[name] = asyncio.get_running_loop().call_later(seconds, callback)
 
+    def _watch_expiry(self) -> None:
+        """Turn the peer out when its token expires; the clock may be set, so it is looked at at times."""
+        expires_at = self.subject.expires_at_seconds
+        if expires_at is None:
+            return
+        left = expires_at - time.time()
+        if left > 0:
+            self._call_later("expiry", min(left, CLOCK_SECONDS), self._watch_expiry)
+        else:
+            self.turn_out(Unauthenticated(problem="the token has expired"))
+
     def _check_hello(self) -> None:
         if self.hello is None:
             self.fail(HelloMissing(limit_seconds=settings.SCALABLE_SOCKET_HELLO_SECONDS))
@@ -294,6 +324,7 @@ class Socket(AsyncConsumer):
             if self._lane is not None:
                 await self._lane.close()
         finally:
+            doorkeeper.part(self)
             await self.closed()
 
 

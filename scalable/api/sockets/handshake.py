@@ -5,33 +5,56 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.contrib.auth import get_user
+from django.contrib.auth import SESSION_KEY, get_user
 from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, parse_cookie
+from django.http.request import split_domain_port, validate_host
 
 from scalable.api.authentication import subject_of_user
+from scalable.api.doorkeeper import Pass, Session
 from scalable.api.node import node
 from scalable.domain.access import Right, Subject
 from scalable.domain.access import Scope as Reach
-from scalable.domain.errors import Forbidden, Unauthenticated
+from scalable.domain.errors import Forbidden, InvalidParameter, Unauthenticated
 from scalable.domain.names import TopicName
 from scalable.services import access
+from scalable.services.rules import rules
 from scalable.wire.frames import SUBPROTOCOL, TOKEN_SUBPROTOCOL_PREFIX
 
 Scope = Mapping[str, Any]
 ORIGIN_RIGHT = "sockets of this site's own pages"
 
 
-async def subject_of(scope: Scope, *, right: Right) -> Subject:
-    """The subject behind a handshake, if it has the right there; raises Unauthenticated, Forbidden."""
-    where = Reach.of_path(scope["url_route"]["kwargs"])
+async def pass_of(scope: Scope, *, right: Right) -> Pass:
+    """What a handshake shows at the door; raises InvalidParameter, Unauthenticated, Forbidden.
+
+    The rules are at hand then, so that the door can be opened without a wait.
+    """
+    check_host(scope)
+    reach = Reach.of_path(scope["url_route"]["kwargs"])
     token = token_of(scope)
     if token is not None:
-        return access.require(subject=access.authenticate(token=token), right=right, scope=where)
-    subject = await _session_subject(scope)
-    if subject is not None and not is_own_origin(scope):
+        shown = Pass(access.read_token(token=token), right, reach)
+    else:
+        shown = await _pass_of_session(scope, right, reach)
+    check_origin(scope, shown.subject)
+    if rules.fresh is None and (shown.subject.token_id or access.needs_rules(shown.subject, right)):
+        await node.call(rules.current)
+    return shown
+
+
+def check_host(scope: Scope) -> None:
+    """Refuse a handshake for a foreign host, as Django does for requests; raises InvalidParameter."""
+    host = header_of(scope, b"host") or ""
+    domain, _ = split_domain_port(host)
+    if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
+        raise InvalidParameter(parameter="Host", value=host[:255], problem="this node is not called so")
+
+
+def check_origin(scope: Scope, subject: Subject) -> None:
+    """Refuse a page of another site, which might ride on a login of this one; raises Forbidden."""
+    if header_of(scope, b"origin") is not None and not is_own_origin(scope):
         raise Forbidden(role=subject.role, right=ORIGIN_RIGHT)
-    return access.require(subject=subject, right=right, scope=where)
 
 
 def token_of(scope: Scope) -> str | None:
@@ -68,19 +91,30 @@ def header_of(scope: Scope, name: bytes) -> str | None:
 
 
 def is_own_origin(scope: Scope) -> bool:
-    """True when the page that opens the socket is this site's, lest other sites ride on its cookie."""
+    """True when the page that opens the socket is this site's, or one that the settings trust."""
     origin = header_of(scope, b"origin")
     if origin is None:
         return False
     return urlsplit(origin).netloc == header_of(scope, b"host") or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
-async def _session_subject(scope: Scope) -> Subject | None:
-    session_key = parse_cookie(header_of(scope, b"cookie") or "").get(settings.SESSION_COOKIE_NAME)
-    return await node.call(_read_session, session_key=session_key) if session_key else None
+async def _pass_of_session(scope: Scope, right: Right, reach: Reach) -> Pass:
+    key = parse_cookie(header_of(scope, b"cookie") or "").get(settings.SESSION_COOKIE_NAME)
+    found = await node.call(_read_session, session_key=key) if key else None
+    if found is None:
+        raise Unauthenticated(problem="there is none")
+    subject, session = found
+    if not is_own_origin(scope):  # a browser always tells, and others have tokens
+        raise Forbidden(role=subject.role, right=ORIGIN_RIGHT)
+    return Pass(subject, right, reach, session)
 
 
-def _read_session(*, session_key: str) -> Subject | None:
+def _read_session(*, session_key: str) -> tuple[Subject, Session] | None:
     request = HttpRequest()
     request.session = SessionStore(session_key)
-    return subject_of_user(get_user(request))
+    user = get_user(request)
+    subject = subject_of_user(user)
+    if subject is None or user.is_anonymous:
+        return None
+    session = Session(session_key, str(request.session[SESSION_KEY]), user.get_session_auth_hash())
+    return subject, session

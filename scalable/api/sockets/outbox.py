@@ -79,6 +79,12 @@ class Outbox:
         while self._waiters:
             self._wake_waiter()
 
+    def end_with(self, frame: str | bytes, ending: Ending) -> None:
+        """Drop what waits, send this frame, then close; the first ending stands."""
+        self.end(ending, drop=True)
+        self._frames.append(frame)
+        self._bytes = len(frame)
+
     async def take(self) -> str | bytes | Ending:
         """The next frame, or the ending behind the last one."""
         while not self._frames:
