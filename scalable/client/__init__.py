@@ -10,7 +10,13 @@ from scalable.client.key_shared_consumer import KeySharedConsumer
 from scalable.client.producer import Producer
 from scalable.client.queue_consumer import NegativeAckBackoff, QueueConsumer
 from scalable.client.queue_inbox import QueueMessage
-from scalable.client.sync import SyncProducer, SyncQueueConsumer, SyncStreamConsumer
+from scalable.client.sync import (
+    SyncCheckpointConsumer,
+    SyncKeySharedConsumer,
+    SyncProducer,
+    SyncQueueConsumer,
+    SyncStreamConsumer,
+)
 from scalable.client.topology import Topology, TopologyWatch
 from scalable.domain.checkpoint import Checkpoint, checkpoint_from_text
 from scalable.domain.checkpoint import merge as merge_checkpoints
@@ -31,6 +37,8 @@ __all__ = [
     "QueueConsumer",
     "QueueMessage",
     "StreamConsumer",
+    "SyncCheckpointConsumer",
+    "SyncKeySharedConsumer",
     "SyncProducer",
     "SyncQueueConsumer",
     "SyncStreamConsumer",

@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import pytest
 
-from scalable.client import QueueConsumer, QueueMessage
+from scalable.client import (
+    CheckpointConsumer,
+    KeySharedConsumer,
+    QueueConsumer,
+    QueueMessage,
+    StreamConsumer,
+    SyncCheckpointConsumer,
+    SyncKeySharedConsumer,
+    SyncQueueConsumer,
+    SyncStreamConsumer,
+)
+
+URL, TOPIC = "http://localhost", "topic://public/default/t"
 
 
 def test_a_queue_consumer_has_no_order_to_acknowledge_by() -> None:
-    consumer = QueueConsumer("http://localhost", "topic://public/default/t", "s", "token")
+    consumer = QueueConsumer(URL, TOPIC, "s", "token")
     with pytest.raises(AttributeError):
         consumer.acknowledge_all()  # type: ignore[attr-defined]
     with pytest.raises(AttributeError):
@@ -23,3 +35,44 @@ def test_a_queue_consumer_has_no_order_to_acknowledge_by() -> None:
     with pytest.raises(AttributeError):
         _ = consumer.standby  # type: ignore[attr-defined]
     assert not hasattr(QueueMessage, "generation")
+
+
+def test_a_stream_consumer_gives_nothing_back_and_keeps_no_checkpoint() -> None:
+    consumer = StreamConsumer(URL, TOPIC, "s", "token")
+    with pytest.raises(AttributeError):
+        consumer.negative_acknowledge(None)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        consumer.acknowledge_individually(None)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        consumer.checkpoint()  # type: ignore[attr-defined]
+
+
+def test_a_key_shared_consumer_has_no_position_in_a_segment() -> None:
+    consumer = KeySharedConsumer(URL, TOPIC, "s", "token")
+    with pytest.raises(AttributeError):
+        consumer.positions()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        consumer.acknowledge_all()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        consumer.negative_acknowledge(None)  # type: ignore[attr-defined]
+
+
+def test_a_checkpoint_consumer_acknowledges_nothing() -> None:
+    consumer = CheckpointConsumer(URL, TOPIC, "token", group="g")
+    with pytest.raises(AttributeError):
+        consumer.acknowledge(None)  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        consumer.acknowledge_all()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        consumer.flush()  # type: ignore[attr-defined]
+
+
+def test_synchronous_faces_have_no_more_than_what_they_stand_before() -> None:
+    with pytest.raises(AttributeError):
+        _ = SyncStreamConsumer.negative_acknowledge  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        _ = SyncKeySharedConsumer.positions  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        _ = SyncCheckpointConsumer.acknowledge  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        _ = SyncQueueConsumer.checkpoint  # type: ignore[attr-defined]
