@@ -82,12 +82,18 @@ def needs_rules(subject: Subject, right: Right) -> bool:
 def require(
     *, subject: Subject | None, right: Right, scope: Scope = ANYWHERE, known: Rules | None = None
 ) -> Subject:
-    """Give the subject back if it has the right in the scope; raises Unauthenticated, Forbidden."""
+    """Give the subject back if it has the right in the scope; raises Unauthenticated, Forbidden.
+
+    Unless the rules are given, a refusal compares them with the stamp first: what was granted through another
+    node holds at once.
+    """
     if subject is None:
         raise Unauthenticated(problem="there is none")
-    if not may(subject=subject, right=right, scope=scope, known=known):
-        raise Forbidden(role=subject.role, right=right.value)
-    return subject
+    if may(subject=subject, right=right, scope=scope, known=known):
+        return subject
+    if known is None and needs_rules(subject, right):
+        return require(subject=subject, right=right, scope=scope, known=rules.refresh())
+    raise Forbidden(role=subject.role, right=right.value)
 
 
 def visible_scopes(*, subject: Subject) -> frozenset[Scope] | None:

@@ -38,9 +38,18 @@ async def pass_of(scope: Scope, *, right: Right) -> Pass:
     else:
         shown = await _pass_of_session(scope, right, reach)
     check_origin(scope, shown.subject)
-    if rules.fresh is None and (shown.subject.token_id or access.needs_rules(shown.subject, right)):
-        await node.call(rules.current)
+    await _read_rules(shown)
     return shown
+
+
+async def _read_rules(shown: Pass) -> None:
+    """Have the rules at hand; a refusal compares them first, for the grant may be of a moment ago."""
+    subject, right = shown.subject, shown.right
+    depends = access.needs_rules(subject, right)
+    if rules.fresh is None and (subject.token_id or depends):
+        await node.call(rules.current)
+    elif depends and not access.may(subject=subject, right=right, scope=shown.scope, known=rules.latest):
+        await node.call(rules.refresh)
 
 
 def check_host(scope: Scope) -> None:
