@@ -138,8 +138,8 @@ class ConsumeLink:
 
     def _on_progress(self, frame: Acked | Detached | Skipped | EndOfSegment) -> None:
         held = self._inbox.owned.get(BucketKey(frame.segment_id, frame.bucket))
-        if held is None:
-            return
+        if held is None or frame.generation != held.generation:
+            return  # it speaks of a former ownership: the controller's socket was faster
         match frame:
             case Acked():
                 held.on_acked(frame)
@@ -159,8 +159,8 @@ class ConsumeLink:
         error = error_of(frame)
         key = None if frame.segment_id is None else BucketKey(frame.segment_id, frame.bucket)
         held = None if key is None else self._inbox.owned.get(key)
-        if held is None:
-            logger.warning("consumer %s: %s", self._consumer, error)
+        if held is None or frame.generation not in (None, held.generation):
+            logger.info("consumer %s: %s", self._consumer, error)
         elif isinstance(error, GenerationSuperseded) and error.generation >= held.generation:
             # The assignment that says so is on its way; nothing that waits may be handed out any more.
             self._inbox.forget(held.key)

@@ -1,6 +1,8 @@
 """Frames of the socket that delivers the segments that a consumer owns.
 
-`bucket` is the index of an entry bucket on a key-shared subscription, else 0.
+`bucket` is the index of an entry bucket on a key-shared subscription, else 0. What the server says of a
+segment names the `generation` of the ownership that it speaks of: a newer one, which the controller's socket
+told first, is not meant.
 """
 
 from typing import Annotated
@@ -33,10 +35,11 @@ class Detach(Frame, frozen=True, tag="detach"):
 
 
 class Detached(Frame, frozen=True, tag="detached"):
-    """Server: no delivery of this segment follows."""
+    """Server: no delivery of this segment follows; without a generation when it was not attached."""
 
     segment_id: int
     bucket: int = 0
+    generation: int = 0
 
 
 class Flow(Frame, frozen=True, tag="flow"):
@@ -71,6 +74,7 @@ class Acked(Frame, frozen=True, tag="acked"):
     position: int
     bucket: int = 0
     ranges: list[tuple[int, int]] = []
+    generation: int = 0
 
 
 class Skipped(Frame, frozen=True, tag="skipped"):
@@ -79,6 +83,7 @@ class Skipped(Frame, frozen=True, tag="skipped"):
     segment_id: int
     bucket: int
     position: int
+    generation: int = 0
 
 
 class EndOfSegment(Frame, frozen=True, tag="end_of_segment"):
@@ -87,6 +92,7 @@ class EndOfSegment(Frame, frozen=True, tag="end_of_segment"):
     segment_id: int
     end_offset: int
     bucket: int = 0
+    generation: int = 0
 
 
 ConsumeServerFrame = Detached | Acked | Skipped | EndOfSegment

@@ -37,6 +37,7 @@ from scalable.wire.data_frames import (
     encode_publish,
 )
 from scalable.wire.frame import Frame, Number, decode, decoder, encode
+from scalable.wire.namespace_frames import TopicsDiff, TopicsSnapshot, WatchTopics
 from scalable.wire.queue_frames import (
     MAX_RANGES,
     QUEUE_DELIVERY,
@@ -49,6 +50,7 @@ from scalable.wire.queue_frames import (
     QueueDetach,
     QueueFlow,
     Renew,
+    Renewed,
     SegmentDone,
     SegmentReopened,
     decode_queue_delivery,
@@ -88,6 +90,7 @@ __all__ = [
     "Hello",
     "Leave",
     "LookupClientFrame",
+    "NamespaceClientFrame",
     "NegativeAck",
     "Number",
     "ProduceClientFrame",
@@ -104,6 +107,7 @@ __all__ = [
     "Register",
     "Released",
     "Renew",
+    "Renewed",
     "Restore",
     "SegmentDone",
     "SegmentEnded",
@@ -113,6 +117,9 @@ __all__ = [
     "Skipped",
     "Snapshot",
     "TopicDetail",
+    "TopicsDiff",
+    "TopicsSnapshot",
+    "WatchTopics",
     "Welcome",
     "__all__",
     "count_parts",
@@ -166,7 +173,8 @@ class Welcome(Frame, frozen=True, tag="welcome"):
 class ErrorFrame(Frame, frozen=True, tag="error"):
     """Server: something was refused, for one segment (or bucket of it) if there is a `segment_id`.
 
-    With a `request_id` it answers the commit or restore of that number. A close may follow.
+    With a `request_id` it answers the commit or restore of that number; with a `generation` it is about that
+    ownership of the segment. A close may follow.
     """
 
     code: str
@@ -176,6 +184,7 @@ class ErrorFrame(Frame, frozen=True, tag="error"):
     segment_id: int | None = None
     bucket: int = 0
     request_id: int | None = None
+    generation: int | None = None
 
 
 class Gone(Frame, frozen=True, tag="gone"):
@@ -280,6 +289,7 @@ class Refused(Frame, frozen=True, tag="refused"):
 
 
 LookupClientFrame = Hello | Close
+NamespaceClientFrame = Hello | WatchTopics | Close
 ControllerClientFrame = Hello | Register | Released | SegmentEnded | Commit | Restore | Leave | Close
 ProduceClientFrame = Hello | Close
 ConsumeClientFrame = Hello | Attach | Detach | Flow | Ack | Close
@@ -290,6 +300,8 @@ ServerFrame = (
     | Gone
     | Snapshot
     | Delta
+    | TopicsSnapshot
+    | TopicsDiff
     | Assignment
     | Committed
     | Receipt
@@ -299,6 +311,7 @@ ServerFrame = (
     | Skipped
     | EndOfSegment
     | QueueAcked
+    | Renewed
     | SegmentDone
     | SegmentReopened
 )

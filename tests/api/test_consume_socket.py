@@ -88,13 +88,29 @@ async def test_reading_goes_on_behind_what_is_acknowledged(live_node: LiveNode, 
         refused = await peer.wait_for(ErrorFrame)
         assert (refused.code, refused.segment_id) == ("position_invalid", 0)
         await peer.send(Detach(segment_id=0))
-        assert await peer.wait_for(Detached) == Detached(segment_id=0)
+        assert await peer.wait_for(Detached) == Detached(segment_id=0, generation=a.owned[0])
         await publish(topic, 0, low(1, 4))
         await nothing_comes(peer)
         await attach(peer, a, 0)
         rest = await peer.expect(Delivery)
         assert (rest.base_offset, rest.first_offset in {2, 3}) == (0, True)
         assert (await peer.expect(Delivery)).base_offset == 4
+
+
+async def test_to_attach_again_begins_anew_and_is_not_answered_by_an_end(
+    live_node: LiveNode, topic: TopicView
+) -> None:
+    """A client that took such an answer for the end of its new reader would attach for ever."""
+    await publish(topic, 0, low(4))
+    async with member(live_node, "a") as a, reader(live_node, "a") as peer:
+        for _ in range(3):
+            await attach(peer, a, 0)
+            assert (await peer.expect(Delivery)).base_offset == 0
+        await nothing_comes(peer)
+        await peer.send(Detach(segment_id=0))
+        assert await peer.expect(Detached) == Detached(segment_id=0, generation=a.owned[0])
+        await peer.send(Detach(segment_id=0))
+        assert await peer.expect(Detached) == Detached(segment_id=0)
 
 
 async def test_an_append_wakes_its_readers_on_every_node(processes: ProcessFactory) -> None:
@@ -145,7 +161,8 @@ async def test_children_follow_their_parent(live_node: LiveNode, topic: TopicVie
         await peer.expect(Delivery)
         await ask(split, topic, 0)
         await publish(topic, 2, batch(keys_in(HashRange(0, 0x3FFF), 1), first_sequence=3))
-        assert await peer.expect(EndOfSegment) == EndOfSegment(segment_id=0, end_offset=3)
+        end = await peer.expect(EndOfSegment)
+        assert end == EndOfSegment(segment_id=0, end_offset=3, generation=parent)
         await peer.send(Ack(segment_id=0, generation=parent, position=2))
         assert (await peer.expect(Acked)).position == 2
         assert 2 not in a.owned
@@ -190,12 +207,14 @@ async def test_an_owner_that_does_not_let_go_is_cut_off(processes: ProcessFactor
     async with member(node, "a") as a, reader(node, "a") as from_a:
         for segment_id in (0, 1):
             await attach(from_a, a, segment_id)
+        held = a.owned
         async with member(node, "b") as b:
             ((moving, _),) = (await a.next_assignment()).releasing
             await b.until_owned(moving)
             cut_off = await from_a.expect(ErrorFrame)
             assert (cut_off.code, cut_off.segment_id) == ("generation_superseded", moving)
-            assert await from_a.expect(Detached) == Detached(segment_id=moving)
+            assert cut_off.generation == held[moving]
+            assert await from_a.expect(Detached) == Detached(segment_id=moving, generation=held[moving])
             keys = keys_in((LOW, HIGH)[moving], 1)
             await publish(topic, moving, batch(keys))
             await nothing_comes(from_a)

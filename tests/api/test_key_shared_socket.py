@@ -136,13 +136,15 @@ async def test_a_bucket_gets_its_sub_blocks_and_nothing_else(live_node: LiveNode
     await publish(topic, 0, batch_of(0, 1, 2, 1), batch_of(2, 3), batch_of(1, 0, starts=()))
     async with sharer(live_node, "a") as a, reader(live_node, "a") as peer:
         await attach(peer, a, 1)
-        assert await peer.expect(Acked) == Acked(segment_id=0, position=0, bucket=1)
+        generation = a.owned[BucketKey(0, 1)]
+        assert await peer.expect(Acked) == Acked(segment_id=0, position=0, bucket=1, generation=generation)
         cut, whole = await peer.expect(Delivery), await peer.expect(Delivery)
         assert keys_of(cut) == [(1, KEYS[1]), (3, KEYS[1])]
         assert len(cut.batch) < len(batch_of(0, 1, 2, 1))
         assert (keys_of(whole), whole.batch) == ([(6, KEYS[1])], batch_of(1, 0, starts=()))
         await publish(topic, 0, batch_of(0))
-        assert await peer.expect(Skipped) == Skipped(segment_id=0, bucket=1, position=9)
+        skipped = await peer.expect(Skipped)
+        assert skipped == Skipped(segment_id=0, bucket=1, position=9, generation=generation)
 
 
 async def test_permits_count_what_is_delivered(live_node: LiveNode, topic: TopicView) -> None:
@@ -187,7 +189,11 @@ async def test_a_co_owner_acknowledges_within_its_own_buckets_only(
                 ranges=[(2, 3)],
             )
         )
-        assert await peer.expect(Acked) == Acked(segment_id=0, position=1, bucket=own.bucket, ranges=[(2, 3)])
+        acked = await peer.expect(Acked)
+        generation = b.owned[own]
+        assert acked == Acked(
+            segment_id=0, position=1, bucket=own.bucket, ranges=[(2, 3)], generation=generation
+        )
         cursors = await ask(segment_port().cursors, SegmentKey(topic.incarnation, 0))
         assert {one.subscription: one.position for one in cursors} == {
             f"s/{RANGES[bucket].hex}": int(bucket == own.bucket) for bucket in range(4)

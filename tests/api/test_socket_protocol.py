@@ -149,7 +149,7 @@ async def test_frames_for_what_is_not_attached_are_harmless(live_node: LiveNode,
         await peer.send(Attach(segment_id=5, generation=1, permits=1))
         refused = await peer.expect(ErrorFrame)
         assert (refused.code, refused.segment_id) == ("segment_not_owned", 5)
-        assert await peer.expect(Detached) == Detached(segment_id=5)
+        assert await peer.expect(Detached) == Detached(segment_id=5, generation=1)
 
 
 async def test_the_end_of_a_session(live_node: LiveNode, topic: TopicView) -> None:

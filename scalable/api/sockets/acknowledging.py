@@ -101,7 +101,11 @@ class Acknowledgements:
         else:
             self._push(
                 Acked(
-                    segment_id=ack.segment_id, position=state.position, bucket=ack.bucket, ranges=ack.ranges
+                    segment_id=ack.segment_id,
+                    position=state.position,
+                    bucket=ack.bucket,
+                    ranges=ack.ranges,
+                    generation=ack.generation,
                 )
             )
 

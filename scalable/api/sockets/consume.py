@@ -6,11 +6,13 @@ few milliseconds) and by a slow re-check.
 
 import asyncio
 
+import msgspec
 from django.conf import settings
 
 from scalable.api.hub import Watch, hub, segment_key, subscription_key
 from scalable.api.node import node
 from scalable.api.sockets.acknowledging import Acknowledgements
+from scalable.api.sockets.base import error_frame
 from scalable.api.sockets.following import FollowingSocket
 from scalable.api.sockets.outbox import HEADROOM_FRAMES, Outbox
 from scalable.api.sockets.reader import ReaderContext, SegmentReader
@@ -111,8 +113,9 @@ class ConsumeSocket(FollowingSocket):
 
     def _attach(self, frame: Attach) -> None:
         key = BucketKey(frame.segment_id, frame.bucket)
-        if key in self._readers:
-            self._detach(key)
+        former = self._readers.get(key)
+        if former is not None and former.task is not None:
+            former.task.cancel()  # not answered: the peer would take the answer for the end of the new one
         if self._context is None or self._watch is None:
             raise FrameInvalid(problem="the socket is not open")
         reader = SegmentReader(self._context, key=key, generation=frame.generation, position=frame.position)
@@ -139,7 +142,8 @@ class ConsumeSocket(FollowingSocket):
             reader.task.cancel()
         if self._watch is not None and all(key.segment_id != other.segment_id for other in self._readers):
             self._watch.discard(segment_key(self.subscription.incarnation, key.segment_id))
-        self.push(Detached(segment_id=key.segment_id, bucket=key.bucket))
+        generation = 0 if reader is None else reader.generation
+        self.push(Detached(segment_id=key.segment_id, bucket=key.bucket, generation=generation))
 
     async def _read(self, reader: SegmentReader) -> None:
         try:
@@ -150,7 +154,7 @@ class ConsumeSocket(FollowingSocket):
             self._lose(reader, error)
 
     def _lose(self, reader: SegmentReader, error: ScalableError) -> None:
-        self.refuse(error, segment_id=reader.key.segment_id, bucket=reader.key.bucket)
+        self._refuse(error, reader.key, reader.generation)
         if self._readers.get(reader.key) is reader:
             self._detach(reader.key)
 
@@ -188,4 +192,8 @@ class ConsumeSocket(FollowingSocket):
         if lost and reader is not None and reader.generation == ack.generation:
             self._lose(reader, error)
         else:
-            self.refuse(error, segment_id=ack.segment_id, bucket=ack.bucket)
+            self._refuse(error, BucketKey(ack.segment_id, ack.bucket), ack.generation)
+
+    def _refuse(self, error: ScalableError, key: BucketKey, generation: int) -> None:
+        frame = error_frame(error, segment_id=key.segment_id, bucket=key.bucket)
+        self.push(msgspec.structs.replace(frame, generation=generation))

@@ -86,7 +86,10 @@ class SegmentReader:
                 if page.next_offset >= page.end_offset:
                     await self._wait_for_append()
         segment_id, bucket = self.key
-        await self._send(EndOfSegment(segment_id=segment_id, end_offset=page.end_offset, bucket=bucket))
+        end_offset, generation = page.end_offset, self.generation
+        await self._send(
+            EndOfSegment(segment_id=segment_id, end_offset=end_offset, bucket=bucket, generation=generation)
+        )
 
     async def _begin(self) -> None:
         right = await self._reading_right()
@@ -97,7 +100,13 @@ class SegmentReader:
             segment_id, bucket = self.key
             ranges = list(right.acknowledged)
             await self._send(
-                Acked(segment_id=segment_id, bucket=bucket, position=right.position, ranges=ranges)
+                Acked(
+                    segment_id=segment_id,
+                    bucket=bucket,
+                    position=right.position,
+                    ranges=ranges,
+                    generation=self.generation,
+                )
             )
 
     async def _reading_right(self) -> ReadingRight:
@@ -119,7 +128,14 @@ class SegmentReader:
                     return
             self._told, self._told_at = self._offset, monotonic()
             segment_id, bucket = self.key
-            await self._send(Skipped(segment_id=segment_id, bucket=bucket, position=self._offset))
+            await self._send(
+                Skipped(
+                    segment_id=segment_id,
+                    bucket=bucket,
+                    position=self._offset,
+                    generation=self.generation,
+                )
+            )
         await self._appended.wait()
 
     async def _wait_for_permits(self) -> None:
