@@ -69,10 +69,22 @@ class NegativeAck(Frame, frozen=True, tag="negative_ack"):
 
 
 class Renew(Frame, frozen=True, tag="renew"):
-    """Client: what of these ranges is still claimed stays so for another ack timeout."""
+    """Client: what of these ranges is still claimed stays so for another ack timeout.
+
+    With a `request_id` it is answered by `renewed`.
+    """
 
     segment_id: Number
     ranges: Ranges
+    request_id: Number = 0
+
+
+class Renewed(Frame, frozen=True, tag="renewed"):
+    """Server: a renewal is durable; unless `complete`, some of its messages belong to others by now."""
+
+    segment_id: int
+    request_id: int
+    complete: bool
 
 
 class QueueAcked(Frame, frozen=True, tag="queue_acked"):
@@ -143,4 +155,4 @@ def decode_queue_delivery(data: bytes) -> QueueDelivery:
     return QueueDelivery(segment_id, incarnation, base_offset, ranges, data[end:])
 
 
-QueueServerFrame = QueueAcked | SegmentDone | SegmentReopened
+QueueServerFrame = QueueAcked | Renewed | SegmentDone | SegmentReopened
