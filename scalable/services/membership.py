@@ -1,6 +1,7 @@
 """Who is in a subscription and who owns what, for statistics; who is connected the leader knows."""
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -9,7 +10,7 @@ from django.db import transaction
 from scalable.domain.cursors import bucket_ranges
 from scalable.domain.keyspace import FULL_RANGE, HashRange
 from scalable.domain.layout import Layout
-from scalable.domain.subscriptions import BucketKey, assignable, waits_for
+from scalable.domain.subscriptions import BucketKey, SubscriptionType, assignable, waits_for
 from scalable.store import leases
 from scalable.store import subscriptions as store
 from scalable.store.subscriptions import ConsumerView, SubscriptionView
@@ -32,7 +33,7 @@ class Membership:
     """A subscription's consumers and what they own, as of `generation` and `epoch`.
 
     `leader_url` is None while nobody leads the topic. `waits` names for each segment that is shut the
-    ancestors that are not drained.
+    ancestors that are not drained; to a queue every segment is open.
     """
 
     term: int
@@ -59,8 +60,6 @@ def membership(*, subscription_id: int) -> Membership:
         layout = store.read_layout(subscription.incarnation)
         lease = leases.read(subscription.incarnation, timeout_seconds=settings.SCALABLE_NODE_TIMEOUT_SECONDS)
         known = store.ownerships(subscription_id)
-        opened = assignable(layout, known.drained)
-        shut = layout.segments.keys() - known.drained - set(opened)
         return Membership(
             term=lease.term,
             leader_url=lease.url if lease.alive else None,
@@ -68,8 +67,13 @@ def membership(*, subscription_id: int) -> Membership:
             epoch=layout.epoch,
             consumers=tuple(store.consumer_views(subscription_id)),
             units=_units(subscription, layout, known),
-            waits={key: waits_for(layout, known.drained, key) for key in sorted(shut)},
+            waits={} if subscription.type is SubscriptionType.QUEUE else _waits(layout, known.drained),
         )
+
+
+def _waits(layout: Layout, drained: AbstractSet[int]) -> dict[int, tuple[int, ...]]:
+    shut = layout.segments.keys() - drained - set(assignable(layout, drained))
+    return {key: waits_for(layout, drained, key) for key in sorted(shut)}
 
 
 def _units(subscription: SubscriptionView, layout: Layout, known: store.Ownerships) -> tuple[Unit, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 from scalable.domain.errors import GenerationSuperseded, KeySharingMismatch, SegmentNotOwned
 from scalable.domain.operations import OperationKind
-from scalable.domain.subscriptions import BucketKey
+from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.models import Topic
 from scalable.segments.registry import segment_port
 from scalable.services import controller, settling, subscriptions
@@ -200,6 +200,14 @@ def test_statistics_tell_who_owns_what_and_what_waits_for_what() -> None:
     assert (seen.term, seen.leader_url) == (group.leader.term, "http://node")
     group.drain(0)
     assert membership(subscription_id=group.subscription_id).waits == {}
+
+
+def test_statistics_of_a_queue_show_nothing_that_waits() -> None:
+    topic = make_topic(segments=1)
+    append(topic, 0, "unread")
+    queue = controller.find_or_create(name=topic.name, subscription="q", kind=SubscriptionType.QUEUE)
+    split(topic)
+    assert membership(subscription_id=queue.subscription_id).waits == {}
 
 
 def test_statistics_name_no_leader_while_none_lives() -> None:
