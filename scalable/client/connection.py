@@ -33,7 +33,7 @@ from scalable.domain.errors import (
     Unavailable,
     error_from_json,
 )
-from scalable.domain.names import TopicName
+from scalable.domain.names import NamespaceName, TopicName
 from scalable.wire.frames import (
     QUEUE_DELIVERY,
     SUBPROTOCOL,
@@ -97,9 +97,11 @@ MOVING_ERRORS = (OSError, TimeoutError, WebSocketException, Internal, NoLeader, 
 class Connection:
     """An open socket after hello and welcome; one task receives, any task sends."""
 
-    def __init__(self, socket: ClientConnection, topic: TopicName, *, lost: Callable[[], None]) -> None:
+    def __init__(
+        self, socket: ClientConnection, about: TopicName | NamespaceName, *, lost: Callable[[], None]
+    ) -> None:
         self._socket = socket
-        self._topic = topic
+        self._about = about
         self._lost = lost
         self._last_error: ScalableError | None = None
         self.welcome = Welcome(protocol=0, node="", max_frame_bytes=0, max_message_bytes=0)
@@ -156,7 +158,7 @@ class Connection:
         if received is None:
             return ConnectionLost(1006, "the other side vanished")
         if received.code == CLOSE_TOPIC_DELETED:
-            return TopicDeleted(topic=str(self._topic))
+            return TopicDeleted(topic=str(self._about))
         if self._last_error is not None and received.reason == self._last_error.code:
             return self._last_error
         return ConnectionLost(received.code, received.reason)
@@ -176,7 +178,7 @@ def error_of(frame: ErrorFrame) -> ScalableError:
 
 
 async def open_connection(
-    endpoint: Endpoint, kind: str, topic: TopicName, *more: str, hello: Hello
+    endpoint: Endpoint, kind: str, about: TopicName | NamespaceName, *more: str, hello: Hello
 ) -> Connection:
     """Open a socket at the node in use and greet; a node that fails, now or later, is no longer in use.
 
@@ -184,8 +186,8 @@ async def open_connection(
     """
     url = endpoint.url
     try:
-        socket = await _connect(endpoint, endpoint.socket_url(kind, topic, *more))
-        connection = Connection(socket, topic, lost=partial(endpoint.failed, url))
+        socket = await _connect(endpoint, endpoint.socket_url(kind, about, *more))
+        connection = Connection(socket, about, lost=partial(endpoint.failed, url))
         try:
             await connection.greet(hello)
         except BaseException:

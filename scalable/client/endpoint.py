@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from scalable.domain.names import TopicName
+from scalable.domain.names import NamespaceName, TopicName
 
 SOCKET_ROOT = "/ws/v2/scalable"
 
@@ -64,10 +64,10 @@ class Endpoint:
         first = url.rstrip("/")
         return Endpoint((first, *(known for known in self.urls if known != first)), self.token)
 
-    def socket_url(self, kind: str, topic: TopicName, *more: str) -> str:
+    def socket_url(self, kind: str, about: TopicName | NamespaceName, *more: str) -> str:
         """Give the address of a socket, as in `ws://host/ws/v2/scalable/lookup/tenant/namespace/topic`."""
         parts = urlsplit(self.url)
-        names = (kind, topic.tenant, topic.namespace, topic.name, *more)
+        names = (kind, *about.path.split("/"), *more)
         path = "/".join(quote(part, safe="") for part in names)
         scheme = "wss" if parts.scheme == "https" else "ws"
         return urlunsplit((scheme, parts.netloc, f"{parts.path.rstrip('/')}{SOCKET_ROOT}/{path}", "", ""))

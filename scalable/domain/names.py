@@ -45,6 +45,34 @@ def _without_scheme(text: str, scheme: str, field: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class NamespaceName:
+    """The full name of a namespace; raises InvalidName when a part is invalid."""
+
+    tenant: str
+    namespace: str
+
+    def __post_init__(self) -> None:
+        validate_part(self.tenant, "tenant")
+        validate_part(self.namespace, "namespace")
+
+    def __str__(self) -> str:
+        return self.path
+
+    @property
+    def path(self) -> str:
+        """Give `tenant/namespace`."""
+        return f"{self.tenant}/{self.namespace}"
+
+    @classmethod
+    def parse(cls, text: str) -> NamespaceName:
+        """Read `tenant/namespace`; raises InvalidName."""
+        parts = text.split("/")
+        if len(parts) != 2:
+            raise InvalidName(field="namespace name", value=text, problem="it has not two parts")
+        return cls(*parts)
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class TopicName:
     """The full name of a topic; raises InvalidName when a part is invalid."""
 

@@ -8,12 +8,14 @@ from scalable.api.sockets.base import Socket
 from scalable.api.sockets.consume import ConsumeSocket
 from scalable.api.sockets.controller import ControllerSocket
 from scalable.api.sockets.lookup import LookupSocket
+from scalable.api.sockets.namespace_watch import NamespaceWatchSocket
 from scalable.api.sockets.produce import ProduceSocket
 from scalable.api.sockets.queue import QueueSocket
 
 ROOT = "ws/v2/scalable"
 UNKNOWN_PATH = 4404
-TOPIC = "<str:tenant>/<str:namespace>/<str:topic>"
+NAMESPACE = "<str:tenant>/<str:namespace>"
+TOPIC = f"{NAMESPACE}/<str:topic>"
 
 
 def door(route: str, socket: type[Socket]) -> Any:
@@ -35,6 +37,7 @@ def _elsewhere() -> Any:
 
 doors: list[Any] = [
     door(f"lookup/{TOPIC}", LookupSocket),
+    door(f"topics/{NAMESPACE}", NamespaceWatchSocket),
     door(f"produce/{TOPIC}", ProduceSocket),
     door(f"consume/{TOPIC}/<str:subscription>", ConsumeSocket),
     door(f"queue/{TOPIC}/<str:subscription>", QueueSocket),

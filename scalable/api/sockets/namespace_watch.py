@@ -1,0 +1,93 @@
+"""The watch of a namespace's topics (PR-25648), served by any node."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+from django.conf import settings
+
+from scalable.api.namespace_feeds import Feed, Numbered, namespace_feeds
+from scalable.api.node import node
+from scalable.api.sockets.base import Socket
+from scalable.api.sockets.outbox import Outbox
+from scalable.domain.errors import FrameInvalid, ReaderTooSlow
+from scalable.domain.names import NamespaceName
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    Frame,
+    Hello,
+    NamespaceClientFrame,
+    WatchTopics,
+    Welcome,
+    decoder,
+)
+
+
+class NamespaceWatchSocket(Socket):
+    """Tells which topics match, unless the client holds that list already, and then each change."""
+
+    frames: ClassVar["msgspec.json.Decoder[Frame]"] = decoder(NamespaceClientFrame)
+
+    _namespace: NamespaceName
+    _feed: Feed | None = None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._generation = 0
+        self._waiting: deque[Sequence[Numbered]] = deque()
+        self._sending = False
+
+    def make_outbox(self) -> Outbox:
+        return Outbox(max_frames=settings.SCALABLE_WATCH_QUEUE_FRAMES)
+
+    def read_path(self) -> None:
+        parts = self.scope["url_route"]["kwargs"]
+        self._namespace = NamespaceName(parts["tenant"], parts["namespace"])
+
+    async def opened(self, hello: Hello) -> None:
+        self.push(
+            Welcome(
+                protocol=PROTOCOL_VERSION,
+                node=node.url,
+                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
+                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
+            )
+        )
+
+    async def frame_received(self, frame: Frame) -> None:
+        if not isinstance(frame, WatchTopics) or self._feed is not None:
+            raise FrameInvalid(problem="this socket watches something already")
+        self._feed = namespace_feeds.join(
+            self, name=self._namespace, filters=frame.filters, known_hash=frame.hash
+        )
+
+    async def closed(self) -> None:
+        if self._feed is not None:
+            namespace_feeds.part(self, self._feed)
+
+    def tell(self, frames: Sequence[Numbered]) -> None:
+        """Send these frames in order, as the client reads them, or close a reader that is too far behind.
+
+        A long list may wait whole, for all sockets share its text; changes behind it must not pile.
+        """
+        if not self._sending and len(frames) == 1:
+            self.push(self._next_text(frames[0]))
+            return
+        if len(self._waiting) >= settings.SCALABLE_WATCH_QUEUE_FRAMES:
+            self.drop(ReaderTooSlow(limit=len(self._waiting)))
+            return
+        self._waiting.append(frames)
+        if not self._sending:
+            self._sending = True
+            self.spawn(self._send_waiting())
+
+    async def _send_waiting(self) -> None:
+        while self._waiting:
+            for frame in self._waiting.popleft():
+                await self.push_when_room(self._next_text(frame))
+        self._sending = False
+
+    def _next_text(self, frame: Numbered) -> str:
+        self._generation += 1
+        return frame.text(self._generation)
