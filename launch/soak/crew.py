@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ class Crew:
             Member(role, name, JournalReader(folder / f"{name}.journal")) for role, name in _everybody()
         ]
         self.crashes: list[str] = []
+        self._lock = threading.Lock()  # kills come from threads
 
     def of(self, role: Role) -> list[Member]:
         """Give the members of a role."""
@@ -51,25 +53,29 @@ class Crew:
 
     def kill(self, member: Member, *, away_seconds: float) -> bool:
         """Kill a client that runs; it comes back after a while."""
-        process = member.process
-        if process is None or process.returncode is not None:
-            return False
-        member.process, member.restart_at = None, time.monotonic() + away_seconds
-        process.kill_group()
+        with self._lock:
+            process = member.process
+            if process is None or process.returncode is not None:
+                return False
+            member.process, member.restart_at = None, time.monotonic() + away_seconds
+            process.kill_group()
         process.wait(STOP_SECONDS)
         return True
 
     def mend(self) -> None:
         """Start who is to be back by now, and who crashed."""
         for member in self.members:
-            process = member.process
-            if member.retired:
-                continue
-            if process is not None and process.returncode is not None:
-                self._note_crash(process)
-                member.process = None
-            if member.process is None and member.restart_at <= time.monotonic():
-                self._start(member)
+            if not member.retired:
+                with self._lock:
+                    self._mend(member)
+
+    def _mend(self, member: Member) -> None:
+        process = member.process
+        if process is not None and process.returncode is not None:
+            self._note_crash(process)
+            member.process = None
+        if member.process is None and member.restart_at <= time.monotonic():
+            self._start(member)
 
     def _note_crash(self, process: ManagedProcess) -> None:
         self.crashes.append(

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from launch.soak.plan import CONSUMERS, Role
 from launch.soak.soak import Soak
+from launch.soak.verdict import sent
 
 FRAMES_PER_SECOND = 2
 LINE_SECONDS = 10.0
@@ -30,7 +31,7 @@ async def show(soak: Soak, console: Console) -> None:
 
 def figures(soak: Soak) -> dict[str, str]:
     """Give what is worth showing, by name."""
-    produced = sum(len(lines) for lines in soak.crew.journals(Role.PRODUCER))
+    produced = len(sent(soak.crew.journals(Role.PRODUCER)))
     kills = ", ".join(f"{count} {kind}s" for kind, count in soak.killer.kills.items())
     cuts = ", ".join(f"{count} {kind}s" for kind, count in soak.interrupter.counts.items())
     return {

@@ -88,12 +88,19 @@ class Reshaper:
         active = sorted(
             (each["hashRange"]["start"], int(key)) for key, each in segments if each["state"] == "ACTIVE"
         )
-        room = MAX_ACTIVE_SEGMENTS - len(active)
-        if len(active) <= MIN_ACTIVE_SEGMENTS or (room > 0 and self._random.random() < 0.5):
+        if self._splits_next(len(active)):
             self._admin.split(TOPIC, self._random.choice(active)[1], wait=False)
         else:
             left = self._random.randrange(len(active) - 1)
             self._admin.merge(TOPIC, [active[left][1], active[left + 1][1]], wait=False)
+
+    def _splits_next(self, active: int) -> bool:
+        """Choose between a split and a merge; the first merge does not wait for its luck."""
+        if active <= MIN_ACTIVE_SEGMENTS:
+            return True
+        if active >= MAX_ACTIVE_SEGMENTS or not self.merges:
+            return False
+        return self._random.random() < 0.5
 
     def count(self) -> None:
         """Count what has come to its end, and what has not."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,11 @@ from scalable.client.subscription_admin import Kind
 
 MEND_SECONDS = 0.2
 SETTLE_SECONDS = 60.0
+RESHAPE_SECONDS = 180.0
+"""How long, on a slow machine, a soak goes on without kills until there were a split and a merge."""
+MUST_HAPPEN = ("produced", "kills", "splits", "merges")
 KINDS: dict[Role, Kind] = {Role.STREAM: "STREAM", Role.QUEUE: "QUEUE", Role.CHECKPOINT: "CHECKPOINT"}
+DONE = {Role.STREAM: verdict.received, Role.QUEUE: verdict.received, Role.CHECKPOINT: verdict.lasting}
 JUDGES = {
     Role.STREAM: verdict.judge_stream,
     Role.QUEUE: verdict.judge_queue,
@@ -77,30 +82,22 @@ class Soak:
         self.phase = "disturbed"
         inspecting = asyncio.create_task(self.inspector.run())
         mending = asyncio.create_task(self._mend())
-        disturbing = [
-            asyncio.create_task(each.run()) for each in (self.killer, self.reshaper, self.interrupter)
-        ]
-        tasks = [inspecting, mending, *disturbing]
+        reshaping = asyncio.create_task(self.reshaper.run())
+        striking = [asyncio.create_task(each.run()) for each in (self.killer, self.interrupter)]
+        tasks = [inspecting, mending, reshaping, *striking]
         try:
             done, _ = await asyncio.wait(
                 tasks, timeout=self.plan.seconds, return_when=asyncio.FIRST_EXCEPTION
             )
             for task in done:
                 task.result()
-            await self._until_reshaped()
-            await _cancel(disturbing)
+            await _until(lambda: any(self.killer.kills.values()), SETTLE_SECONDS)
+            await _cancel(striking)
+            await _until(lambda: self.reshaper.splits > 0 and self.reshaper.merges > 0, RESHAPE_SECONDS)
+            await _cancel([reshaping])
             await self._drain()
         finally:
             await _cancel(tasks)
-
-    async def _until_reshaped(self) -> None:
-        """Go on, on a slow machine, until there was a split and a merge: else nothing was tried."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(SETTLE_SECONDS):
-                while True:
-                    if self.reshaper.splits and self.reshaper.merges:
-                        return
-                    await asyncio.sleep(MEND_SECONDS)
 
     async def _mend(self) -> None:
         while True:
@@ -112,19 +109,15 @@ class Soak:
         self.phase = "draining"
         await asyncio.to_thread(self.crew.stop, Role.PRODUCER)
         self.produced = verdict.sent(self.crew.journals(Role.PRODUCER))
-        try:
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await self._until_all_is_received()
-        except TimeoutError:  # what is missing is counted as lost; where it stands is told here
+        if not await _until(self._all_is_done, DRAIN_SECONDS):
+            # What is missing is counted as lost; where it stands is told here.
             stats = await asyncio.to_thread(self._admin.stats, TOPIC)
             (self._folder / "stats.json").write_text(json.dumps(stats, indent=1))
         await self._settle()
 
-    async def _until_all_is_received(self) -> None:
-        while True:
-            await asyncio.sleep(MEND_SECONDS)
-            if not any(self.produced - self.received(role) for role in CONSUMERS):
-                return
+    def _all_is_done(self) -> bool:
+        """Tell whether everybody has everything, for good."""
+        return not any(self.produced - done(self.crew.journals(role)) for role, done in DONE.items())
 
     async def _settle(self) -> None:
         """Wait until no split or merge is under way."""
@@ -164,9 +157,19 @@ class Soak:
         """Say what is not as it must be, with some examples."""
         found = [f"{role}: {example}" for role, each in self.verdicts.items() for example in each.examples]
         found += self.inspector.violations[:10] + self.crew.crashes[:5]
-        if not self.produced:
-            found.append("nothing was produced")
-        return found
+        result = self.result()
+        return found + [f"no {name}: nothing was proven" for name in MUST_HAPPEN if not result[name]]
+
+
+async def _until(done: Callable[[], bool], seconds: float) -> bool:
+    """Wait, so long at most, until something is done; False when it never was."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while True:
+                if done():
+                    return True
+                await asyncio.sleep(MEND_SECONDS)
+    return False
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -38,6 +38,11 @@ def received(journals: Iterable[Sequence[Line]]) -> set[Name]:
     return {(key, number) for lines in journals for key, number, *_ in _told(lines, Did.GOT)}
 
 
+def lasting(journals: Iterable[Sequence[Line]]) -> set[Name]:
+    """Collect the messages that a checkpoint holds which was kept."""
+    return {effect for lines in journals for effect in _lasting(lines)}
+
+
 def _told(lines: Sequence[Line], did: Did) -> Iterator[Any]:
     return (line.what for line in lines if line.did is did)
 

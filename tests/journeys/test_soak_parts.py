@@ -12,7 +12,15 @@ from launch import soak
 from launch.soak.inspector import sighting_of
 from launch.soak.journal import Did, Journal, JournalReader, Line
 from launch.soak.rules import Held, Rules, Sighting
-from launch.soak.verdict import Verdict, judge_checkpoint, judge_queue, judge_stream, received, sent
+from launch.soak.verdict import (
+    Verdict,
+    judge_checkpoint,
+    judge_queue,
+    judge_stream,
+    lasting,
+    received,
+    sent,
+)
 
 Judge = Callable[[set[tuple[str, int]], Sequence[Sequence[Line]]], Verdict]
 PRODUCED = {("a", number) for number in range(4)} | {("b", 0)}
@@ -84,6 +92,7 @@ def test_after_a_crash_what_followed_the_checkpoint_never_happened() -> None:
     next_life = [Line(4, Did.BEGAN, None), *(got(5, "a", number) for number in (1, 2, 3)), got(6, "b", 0)]
     assert figures(judge_checkpoint(PRODUCED, [[*life, *next_life, kept(7, {})]])) == (0, 0, 0)
     assert judge_checkpoint(PRODUCED, [[*life, *next_life]]).lost == 4
+    assert lasting([[*life, *next_life]]) == {("a", 0)}, "what was received in vain is to come again"
     doubled = [got(5, "a", 0), *next_life[1:]]
     assert figures(judge_checkpoint(PRODUCED, [[*life, next_life[0], *doubled, kept(7, {})]])) == (0, 0, 1)
     skipped = [next_life[0], got(5, "a", 2), got(5, "a", 1), *next_life[3:], kept(7, {})]
