@@ -51,13 +51,12 @@ class DataDirectory:
         return self._lock_descriptor
 
     def acquire(self, report: Callable[[str], None]) -> None:
-        """Lock the directory. Raises LaunchError when another instance runs in it.
+        """Lock the directory. Raises LaunchError when another instance runs in it, or it cannot be written.
 
         The guard of a killed supervisor holds the lock until it has stopped what was left, so it is waited
         for.
         """
-        self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = self._open_lock()
         deadline, told = time.monotonic() + CLEAN_UP_SECONDS, False
         while not _try_lock(descriptor):
             owner = os.pread(descriptor, 32, 0).decode().strip()
@@ -74,6 +73,16 @@ class DataDirectory:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         self._lock_descriptor = descriptor
+
+    def _open_lock(self) -> int:
+        try:
+            self.path.mkdir(mode=0o755, parents=True, exist_ok=True)
+            return os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise LaunchError(
+                f"the data directory {self.path} cannot be used ({error.strerror})",
+                "choose another folder with --data-dir, or the account that made this one",
+            ) from None
 
     def release(self) -> None:
         if self._lock_descriptor is not None:

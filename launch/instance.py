@@ -141,7 +141,8 @@ class Instance:
         if self._wanted_port is None:
             return free_port(preferred)
         if not is_free(self._wanted_port):
-            raise LaunchError(f"port {self._wanted_port} is taken", "choose another one with --port")
+            problem = f"port {self._wanted_port} is taken, or this account may not use it"
+            raise LaunchError(problem, "choose another one with --port")
         return self._wanted_port
 
     def _addresses(self, known: dict[str, int]) -> dict[str, str]:

@@ -232,6 +232,6 @@ def test_a_port_that_was_asked_for_and_is_taken_is_one_line_and_a_hint(tmp_path:
         )
     assert refused.returncode == 1
     assert refused.stderr.splitlines() == [
-        f"error: port {port} is taken",
+        f"error: port {port} is taken, or this account may not use it",
         "hint: choose another one with --port",
     ]

@@ -1,5 +1,6 @@
 """`./run` sets up with nothing but a bare Python, and says in one line what is missing."""
 
+import os
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
@@ -69,6 +70,24 @@ def test_a_python_without_ensurepip_is_told_what_to_install(
     with pytest.raises(run.SetupError, match="cannot make virtual environments") as caught:
         run.make_environment(None)
     assert "apt-get install python3-venv" in caught.value.hint
+
+
+def test_uv_tries_the_certificates_of_the_system_when_its_own_do_not_do(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("UV_SYSTEM_CERTS", raising=False)
+    monkeypatch.setattr(run.os, "environ", dict(os.environ))
+    tried = tmp_path / "tried"
+    script = f'echo "certs:$UV_SYSTEM_CERTS" >> {tried}; test -n "$UV_SYSTEM_CERTS"'
+
+    def call_with_its_environment(command: list[str], **options: Any) -> int:
+        return subprocess.run(command, check=False, env=run.os.environ).returncode
+
+    monkeypatch.setattr(run.subprocess, "call", call_with_its_environment)
+    run.install_packages(["sh", "-c", script], "/usr/bin/uv")
+    assert tried.read_text().split() == ["certs:", "certs:1"]
+    with pytest.raises(run.SetupError, match="installing failed"):
+        run.install_packages(["sh", "-c", "false"], "/usr/bin/uv")
 
 
 def test_a_changed_requirement_is_installed_anew(
