@@ -8,11 +8,11 @@ term, what a leader does that no longer is one.
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from scalable.api.executor import Call
 from scalable.domain.errors import (
@@ -34,6 +34,8 @@ IDLE_SECONDS = 60.0
 
 SessionKey = tuple[int, str]
 """A subscription's id and a consumer's name."""
+Register = Callable[[], Coroutine[Any, Any, None]]
+"""Writes a consumer's registration."""
 
 
 class SessionState(StrEnum):
@@ -96,6 +98,27 @@ class LeaderMemory:
         led.asked_for_at = self._clock()
         return led
 
+    async def enter(
+        self, led: Led, key: SessionKey, connection: Connection, register: Register
+    ) -> Connection | None:
+        """Register a consumer, then `connect`; raises NotLeader, and what `register` raises.
+
+        A caller that ends meanwhile leaves a consumer whose grace period began.
+        """
+        async with self._holding(led, key):
+            if self._led.get(led.leader.incarnation) is not led:
+                raise NotLeader(topic=str(led.leader.topic), url="")
+            await _finish(register())
+            return self.connect(led, key, connection)
+
+    async def enter_again(
+        self, led: Led, key: SessionKey, connection: Connection, register: Register
+    ) -> None:
+        """Register a consumer whose registration was removed, if this connection still has the session."""
+        async with self._holding(led, key) as session:
+            if session.connection is connection:
+                await _finish(register())
+
     def connect(self, led: Led, key: SessionKey, connection: Connection) -> Connection | None:
         """Make this connection the session's, and give the one that it takes the place of."""
         session = led.sessions.setdefault(key, Session())
@@ -125,12 +148,27 @@ class LeaderMemory:
             return SessionState.UNKNOWN
         return SessionState.GRACE if session.connection is None else SessionState.CONNECTED
 
-    async def leave(self, led: Led, key: SessionKey) -> None:
-        """End a session at once; if that fails, its grace period still ends it. Raises TermSuperseded."""
-        session = self.session(led, key)
-        async with session.lock:
-            session.connection, session.disconnected_at = None, self._clock()
-            await self._remove(led, key)
+    async def leave(self, led: Led, key: SessionKey, connection: Connection) -> None:
+        """End the session of this connection at once, unless a newer one has it by now.
+
+        If that fails, its grace period still ends it. Raises TermSuperseded.
+        """
+        if not self.holds(led, key, connection):
+            return
+        async with self._holding(led, key) as session:
+            if session.connection is connection:  # while the lock was awaited, somebody may have come back
+                session.connection, session.disconnected_at = None, self._clock()
+                await self._remove(led, key)
+
+    @asynccontextmanager
+    async def _holding(self, led: Led, key: SessionKey) -> AsyncIterator[Session]:
+        """Hold the lock of the session that is remembered: one that ended while it was awaited is not."""
+        while True:
+            session = self.session(led, key)
+            async with session.lock:
+                if led.sessions.get(key) is session:
+                    yield session
+                    return
 
     async def sweep(self, *, node_id: uuid.UUID) -> None:
         """Give up what others lead, look after topics whose leader died, end sessions whose time is up."""
@@ -188,7 +226,8 @@ class LeaderMemory:
         if session is None or not self._is_over(session, grace_seconds):
             return
         async with session.lock:
-            if self._is_over(session, grace_seconds):  # it may have come back while the lock was awaited
+            # While the lock was awaited, it may have come back, or left and be here anew.
+            if led.sessions.get(key) is session and self._is_over(session, grace_seconds):
                 await self._try_to_remove(led, key)
 
     def _is_over(self, session: Session, grace_seconds: float | None) -> bool:
@@ -221,3 +260,13 @@ class LeaderMemory:
         for session in led.sessions.values() if led is not None else ():
             if session.connection is not None:
                 session.connection.fail(error)
+
+
+async def _finish(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for work to end, also when cancelled: its thread writes on, and who comes next must see it."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

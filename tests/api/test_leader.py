@@ -10,6 +10,7 @@ from pytest_django import Settings
 
 from scalable.api.executor import ServiceExecutor
 from scalable.api.leader import LeaderMemory, SessionState
+from scalable.domain.errors import NotLeader
 from scalable.models import Namespace, Topic
 from scalable.services import controller, topics
 from scalable.store import subscriptions as store
@@ -87,7 +88,7 @@ async def test_a_leave_that_fails_is_made_up_for_after_the_grace(node: Node, gro
     node.memory.connect(led, key, connection)
     node.trouble = ConnectionError("once")
     with pytest.raises(ConnectionError):
-        await node.memory.leave(led, key)
+        await node.memory.leave(led, key, connection)
     node.now = GRACE_SECONDS - 1
     await node.memory.sweep(node_id=node_id)
     assert await consumers(node, group) == ["a"]
@@ -194,3 +195,102 @@ async def test_a_superseded_leader_lets_its_connections_go(node: Node, group: Gr
     await node.memory.sweep(node_id=node_id)
     assert getattr(connection.error, "code", None) == "term_superseded"
     assert await consumers(node, group) == ["a"]
+
+
+class Registering:
+    """Writes the registration of `a`, once it is let go; `begun` tells that the session's lock is held."""
+
+    def __init__(self, node: Node, group: Group, key: tuple[int, str]) -> None:
+        self.begun, self.go = asyncio.Event(), asyncio.Event()
+        self._node, self._group, self._key = node, group, key
+
+    async def __call__(self) -> None:
+        self.begun.set()
+        await self.go.wait()
+        subscription_id, consumer = self._key
+        await self._node.executor.call(
+            controller.register_consumer,
+            leader=self._group.leader,
+            subscription_id=subscription_id,
+            consumer=consumer,
+        )
+
+
+async def without_grace(node: Node) -> None:
+    await node.executor.call(lambda: Topic.objects.update(session_grace_seconds=0.0))
+
+
+async def test_a_leave_ends_no_newer_connection_that_was_registering(node: Node, group: Group) -> None:
+    """A process that is stopped in good order, and its successor under the same name."""
+    led = await node.memory.lead(group.topic.name, node_id=group.leader.node_id)
+    key, older, newer = await key_of(node, group), Connection(), Connection()
+    node.memory.connect(led, key, older)
+    registering = Registering(node, group, key)
+    coming = asyncio.create_task(node.memory.enter(led, key, newer, registering))
+    await registering.begun.wait()
+    leaving = asyncio.create_task(node.memory.leave(led, key, older))
+    await asyncio.sleep(0)  # it waits for the lock now
+    registering.go.set()
+    assert await coming is older
+    await leaving
+    assert node.memory.holds(led, key, newer)
+    assert await consumers(node, group) == ["a"]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_who_comes_while_it_leaves_is_there_or_in_its_grace(
+    node: Node, group: Group, ends: bool
+) -> None:
+    """The session that was waited for is gone by then; a sweep that waited for it too ends no other."""
+    await without_grace(node)
+    node_id = group.leader.node_id
+    led = await node.memory.lead(group.topic.name, node_id=node_id)
+    key, older, newer = await key_of(node, group), Connection(), Connection()
+    node.memory.connect(led, key, older)
+    registering = Registering(node, group, key)
+    leaving = asyncio.create_task(node.memory.leave(led, key, older))
+    await asyncio.sleep(0)  # it has the lock
+    coming = asyncio.create_task(node.memory.enter(led, key, newer, registering))
+    await asyncio.sleep(0)
+    sweeping = asyncio.create_task(node.memory.sweep(node_id=node_id))
+    await leaving
+    await registering.begun.wait()
+    if ends:
+        coming.cancel()
+    registering.go.set()
+    await asyncio.wait({coming, sweeping})
+    await node.memory.sweep(node_id=node_id)
+    assert node.memory.holds(led, key, newer) is not ends
+    assert await consumers(node, group) == ([] if ends else ["a"])
+
+
+async def test_a_grace_begins_only_when_the_registration_is_written(node: Node, group: Group) -> None:
+    """A socket that ends while a slow database registers its consumer, with a grace shorter than that."""
+    await without_grace(node)
+    node_id = group.leader.node_id
+    led = await node.memory.lead(group.topic.name, node_id=node_id)
+    key = (await key_of(node, group))[0], "b"
+    registering = Registering(node, group, key)
+    coming = asyncio.create_task(node.memory.enter(led, key, Connection(), registering))
+    await registering.begun.wait()
+    coming.cancel()
+    sweeping = asyncio.create_task(node.memory.sweep(node_id=node_id))
+    for _ in range(3):
+        await asyncio.sleep(0.01)  # a sweep that did not wait would be over by now
+    registering.go.set()
+    await asyncio.wait({coming, sweeping})
+    await node.memory.sweep(node_id=node_id)
+    assert await consumers(node, group) == []
+    assert node.memory.state(group.topic.incarnation, key) is SessionState.UNKNOWN
+
+
+async def test_nobody_enters_what_is_led_no_longer(node: Node, group: Group) -> None:
+    """Else nobody would look after its session."""
+    node_id = group.leader.node_id
+    led = await node.memory.lead(group.topic.name, node_id=node_id)
+    key = await key_of(node, group)
+    await node.executor.call(controller.remove_node, node_id=node_id)
+    await node.executor.call(leader_of, group.topic)
+    await node.memory.sweep(node_id=node_id)
+    with pytest.raises(NotLeader):
+        await node.memory.enter(led, key, Connection(), Registering(node, group, key))

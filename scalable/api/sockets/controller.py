@@ -125,9 +125,8 @@ class ControllerSocket(FollowingSocket):
         led = await node.leader.lead(self.topic, node_id=node.id)
         subscription = await self._join(led, frame)
         key = (subscription.subscription_id, self.consumer)
-        async with node.leader.session(led, key).lock:
-            await self._write_registration(led, subscription)
-            former = node.leader.connect(led, key, self)
+        register = partial(self._write_registration, led, subscription)
+        former = await node.leader.enter(led, key, self, register)
         self._led, self._subscription = led, subscription
         if former is not None:
             former.fail(SessionSuperseded(consumer=self.consumer))
@@ -228,8 +227,8 @@ class ControllerSocket(FollowingSocket):
 
     async def _leave(self) -> None:
         """Leave, if there is something to leave and it is this socket's; then close."""
-        if self._led is not None and node.leader.holds(self._led, self._key, self):
-            await node.leader.leave(self._led, self._key)
+        if self._led is not None:
+            await node.leader.leave(self._led, self._key, self)
         self.end()
 
     async def _follow_assignment(self, led: Led, subscription: SubscriptionView) -> None:
@@ -263,7 +262,8 @@ class ControllerSocket(FollowingSocket):
         )
         if not view.registered and node.leader.holds(led, self._key, self):
             # Somebody removed a consumer that is here: what it is told next follows from being back.
-            await self._write_registration(led, subscription)
+            register = partial(self._write_registration, led, subscription)
+            await node.leader.enter_again(led, self._key, self, register)
             return
         self.push(_assignment_frame(view, term=led.leader.term, incarnation=led.leader.incarnation))
         self._pushed = view.generation, view.epoch
