@@ -113,15 +113,15 @@ def join(
 ) -> tuple[SubscriptionView, Held | None]:
     """Register with a group, made if need be, and restore it to the checkpoint if it has no other members.
 
-    All or nothing. Raises TopicNotFound, TermSuperseded, InvalidName, SubscriptionTypeMismatch,
-    InvalidParameter.
+    Its own registration, of before a crash, does not count. All or nothing. Raises TopicNotFound,
+    TermSuperseded, InvalidName, SubscriptionTypeMismatch, InvalidParameter.
     """
     with transaction.atomic():
         topics.lock(leader.topic)
         require(leader)
         group = find_or_create(name=leader.topic, subscription=subscription, kind=SubscriptionType.CHECKPOINT)
         locked = subscriptions.lock(group.subscription_id)
-        alone = not subscriptions.consumers(locked.subscription_id)
+        alone = not set(subscriptions.consumers(locked.subscription_id)) - {consumer}
         held = restore(subscription_id=locked.subscription_id, checkpoint=checkpoint) if alone else None
         register_consumer(leader=leader, subscription_id=locked.subscription_id, consumer=consumer)
         return group, held

@@ -144,6 +144,23 @@ def test_the_first_member_s_checkpoint_restores_the_group_and_a_later_one_s_does
     assert [owned.position for owned in group.view("b").segments] == [1]
 
 
+def test_a_member_that_crashed_and_comes_back_in_its_grace_goes_on_at_its_checkpoint() -> None:
+    """What it kept before it died is before or behind what the group knows of it: the checkpoint counts."""
+    group = split_group()
+    generation = group.generation(0)
+    for position in (2, 1):
+        _, held = checkpoints.join(
+            leader=group.leader, subscription="s", consumer="a", checkpoint=group.at(s0=position)
+        )
+        assert held is not None
+        assert [owned.position for owned in group.view("a").segments] == [position]
+        assert group.generation(0) > generation, "nothing of its former life is taken any more"
+        generation = group.generation(0)
+    group.join("b")
+    _, held = checkpoints.join(leader=group.leader, subscription="s", consumer="a", checkpoint=group.at(s0=0))
+    assert held is None, "others read on"
+
+
 def test_a_group_is_made_at_a_checkpoint_whose_segments_are_pruned() -> None:
     """B45: it goes on at the successors, and says what is gone."""
     group = split_group()
