@@ -125,7 +125,9 @@ SPARK_MASTER = _text("SPARK_MASTER", "local[2]")
 
 DEBUG = False
 SECRET_KEY = _secret("SCALABLE_SECRET_KEY") or secrets.token_urlsafe(48)
-ALLOWED_HOSTS = _names("SCALABLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]")
+_node = urlsplit(SCALABLE_NODE_URL)
+_is_encrypted = _node.scheme == "https"
+ALLOWED_HOSTS = [*_names("SCALABLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]"), _node.hostname or ""]
 ROOT_URLCONF = "scalable.urls"
 ASGI_APPLICATION = "scalable.asgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -147,6 +149,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "scalable.api.headers.SafeHeaders",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -198,14 +201,20 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 # Cookies know no port: two instances on one host would log each other's users out if the name were the same.
-_node = urlsplit(SCALABLE_NODE_URL)
 SESSION_COOKIE_NAME = f"scalable_session_{_node.port or _node.scheme}"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _node.scheme == "https"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _flag("SCALABLE_SECURE_COOKIES", _is_encrypted)
+SESSION_COOKIE_AGE = _whole("SCALABLE_SESSION_SECONDS", 12 * 3600)
 CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_TRUSTED_ORIGINS = [SCALABLE_NODE_URL]
+CSRF_TRUSTED_ORIGINS = [SCALABLE_NODE_URL, *_names("SCALABLE_TRUSTED_ORIGINS", "")]
 SECURE_REFERRER_POLICY = "same-origin"
+SECURE_SSL_REDIRECT = _flag("SCALABLE_REDIRECT_TO_HTTPS", _is_encrypted)
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]  # probes come past the proxy
+_is_lasting = _is_encrypted and _node.hostname != "localhost"
+SECURE_HSTS_SECONDS = _whole("SCALABLE_HSTS_SECONDS", 31_536_000 if _is_lasting else 0)
+# Whether other hosts of the domain are encrypted is not for this product to say.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SECURE_PROXY_SSL_HEADER = (
     ("HTTP_X_FORWARDED_PROTO", "https") if _flag("SCALABLE_BEHIND_PROXY", False) else None
 )
@@ -226,7 +235,8 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "scalable.api.errors.exception_handler",
 }
 REST_TAGS = (
-    *("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load", "Nodes", "Access"),
+    *("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load", "Nodes"),
+    *("Tenants and namespaces", "Access", "Segments (system)"),
 )
 SPECTACULAR_SETTINGS = {
     "TITLE": "Scalable Topics",

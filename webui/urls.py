@@ -8,7 +8,7 @@ from webui import views
 app_name = "webui"
 urlpatterns = [
     path("", views.home, name="home"),
-    path("login", LoginView.as_view(template_name="webui/login.html"), name="login"),
+    path("login", views.guarded(LoginView.as_view(template_name="webui/login.html")), name="login"),
     path("logout", LogoutView.as_view(), name="logout"),
     path("favicon.ico", views.favicon, name="favicon"),
     path("nodes", views.nodes, name="nodes"),
