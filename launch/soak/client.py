@@ -20,7 +20,7 @@ from scalable.client.checkpoint_consumer import CheckpointConsumer
 from scalable.client.queue_consumer import QueueConsumer
 from scalable.domain.checkpoint import checkpoint_from_json
 
-BATCH_MESSAGES = 20
+BATCH_MESSAGES = 200
 BATCH_SECONDS = 0.3
 START_SECONDS = 60.0
 CLOSE_SECONDS = 30.0

@@ -10,6 +10,7 @@ import httpx
 from launch.instance import Instance
 from launch.services import serves
 from launch.soak.crew import Crew
+from launch.soak.journal import Journal
 from launch.soak.plan import CONSUMERS, MAX_ACTIVE_SEGMENTS, MIN_ACTIVE_SEGMENTS, TOPIC, SoakPlan
 from scalable.client import Admin, ConnectionLost
 from scalable.domain.errors import ScalableError
@@ -23,10 +24,10 @@ LONG_ABSENCES = 0.2
 class Killer:
     """Kills clients, workers and nodes at random; what it killed comes back by itself."""
 
-    def __init__(self, plan: SoakPlan, crew: Crew, instance: Instance) -> None:
+    def __init__(self, plan: SoakPlan, crew: Crew, instance: Instance, journal: Journal) -> None:
         self._random = random.Random(f"{plan.seed}/kills")
         self._pause_seconds = plan.mean_kill_pause_seconds
-        self._crew, self._instance = crew, instance
+        self._crew, self._instance, self._journal = crew, instance, journal
         self.kills: dict[str, int] = {"consumer": 0, "worker": 0, "node": 0}
 
     async def run(self) -> None:
@@ -46,10 +47,11 @@ class Killer:
         member = self._random.choice(self._crew.of(role))
         long = self._random.random() < LONG_ABSENCES
         away_seconds = self._random.uniform(*(LONG_ABSENCE_SECONDS if long else SHORT_ABSENCE_SECONDS))
+        self._journal.struck(member.name, away_seconds)
         return self._crew.kill(member, away_seconds=away_seconds)
 
     def _kill_worker(self) -> bool:
-        return self._instance.kill(self._random.choice(self._instance.workers))
+        return self._kill_process(self._random.choice(self._instance.workers))
 
     def _kill_node(self) -> bool:
         """Kill a node while another one serves; with none at all nothing would be tried but waiting."""
@@ -57,7 +59,11 @@ class Killer:
         others = [url for number, url in enumerate(self._instance.running.urls) if number != victim]
         if not any(serves(f"{url}/readyz") for url in others):
             return False
-        return self._instance.kill(self._instance.nodes[victim])
+        return self._kill_process(self._instance.nodes[victim])
+
+    def _kill_process(self, name: str) -> bool:
+        self._journal.struck(name)
+        return self._instance.kill(name)
 
 
 class Reshaper:

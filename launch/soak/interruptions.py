@@ -8,6 +8,7 @@ import psycopg
 
 from launch.instance import Instance
 from launch.services import serves
+from launch.soak.journal import Journal
 from launch.soak.plan import NODE_TIMEOUT_SECONDS, SoakPlan
 
 MOST_SESSIONS = 4
@@ -27,10 +28,10 @@ SELECT count(pg_terminate_backend(pid)) FROM (
 class Interrupter:
     """Interrupts nodes and database sessions at random."""
 
-    def __init__(self, plan: SoakPlan, instance: Instance) -> None:
+    def __init__(self, plan: SoakPlan, instance: Instance, journal: Journal) -> None:
         self._random = random.Random(f"{plan.seed}/interruptions")
         self._pause_seconds = plan.mean_interruption_pause_seconds
-        self._instance = instance
+        self._instance, self._journal = instance, journal
         self._paused: set[str] = set()
         self.counts: dict[str, int] = {"database session": 0, "node": 0}
 
@@ -52,6 +53,7 @@ class Interrupter:
         salt, most = str(self._random.random()), self._random.randint(1, MOST_SESSIONS)
         with psycopg.connect(self._instance.database_url, application_name="soak") as connection:
             row = connection.execute(CUT, (salt, most)).fetchone()
+        self._journal.struck("database sessions")
         return int(row[0]) if row else 0
 
     async def _pause_a_node(self) -> None:
@@ -64,6 +66,7 @@ class Interrupter:
             return
         name = self._instance.nodes[number]
         self._paused.add(name)
+        self._journal.struck(f"{name} frozen", seconds)
         if self._instance.signal(name, signal.SIGSTOP):
             self.counts["node"] += 1
             await asyncio.sleep(seconds)

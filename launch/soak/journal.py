@@ -14,13 +14,14 @@ class Did(StrEnum):
     """What a line tells. `BEGAN`: a client began, with what it goes on from.
 
     `SENT`: a message is durable. `GOT`: a message was received and counts as processed. `KEPT`: from here on
-    these deliveries must not come again.
+    these deliveries must not come again. `STRUCK`: something was killed, frozen or cut, for so many seconds.
     """
 
     BEGAN = "began"
     SENT = "sent"
     GOT = "got"
     KEPT = "kept"
+    STRUCK = "struck"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,10 @@ class Journal:
     def got(self, key: str, number: int, place: tuple[int, int]) -> None:
         """Note that a message was received from a segment and offset."""
         self.write(Did.GOT, [key, number, *place])
+
+    def struck(self, what: str, seconds: float = 0.0) -> None:
+        """Note what was done to the product; nobody judges it, it explains what the others note."""
+        self.write(Did.STRUCK, [what, round(seconds, 1)])
 
 
 class JournalReader:

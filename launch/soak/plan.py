@@ -9,8 +9,10 @@ TOPIC = TopicName("public", "default", "soak")
 NODES, WORKERS = 2, 2
 MIN_ACTIVE_SEGMENTS, MAX_ACTIVE_SEGMENTS = 1, 6
 KEYS_PER_PRODUCER = 16
-DRAIN_SECONDS = 180.0
-"""How long the consumers may take, once nothing dies any more, to receive what is left."""
+STALL_SECONDS = 60.0
+"""How long, once nothing dies any more, nobody may receive anything new while something is left."""
+DRAIN_SECONDS = 600.0
+"""How long the consumers may take then to receive what is left, however steadily it comes."""
 NODE_TIMEOUT_SECONDS = 5
 SETTINGS = {
     "SCALABLE_SESSION_GRACE_SECONDS": "6",

@@ -15,7 +15,8 @@ from launch.soak.crew import Crew
 from launch.soak.disturbances import Killer, Reshaper
 from launch.soak.inspector import Inspector
 from launch.soak.interruptions import Interrupter
-from launch.soak.plan import CONSUMERS, DRAIN_SECONDS, TOPIC, Role, SoakPlan
+from launch.soak.journal import Journal
+from launch.soak.plan import CONSUMERS, DRAIN_SECONDS, STALL_SECONDS, TOPIC, Role, SoakPlan
 from launch.soak.verdict import Name, Verdict
 from scalable.client import Admin
 from scalable.client.subscription_admin import Kind
@@ -43,8 +44,9 @@ class Soak:
         services = instance.running
         self._admin = Admin(services.urls, services.admin_token)
         self.crew = Crew(plan, services, folder)
-        self.killer = Killer(plan, self.crew, instance)
-        self.interrupter = Interrupter(plan, instance)
+        strikes = Journal(folder / "strikes.journal")
+        self.killer = Killer(plan, self.crew, instance, strikes)
+        self.interrupter = Interrupter(plan, instance, strikes)
         self.reshaper = Reshaper(plan, self._admin)
         self.inspector = Inspector(self._admin)
         self.phase = "starting"
@@ -109,15 +111,16 @@ class Soak:
         self.phase = "draining"
         await asyncio.to_thread(self.crew.stop, Role.PRODUCER)
         self.produced = verdict.sent(self.crew.journals(Role.PRODUCER))
-        if not await _until(self._all_is_done, DRAIN_SECONDS):
+        await _until(_Drain(self._missing), DRAIN_SECONDS)
+        if self._missing():
             # What is missing is counted as lost; where it stands is told here.
             stats = await asyncio.to_thread(self._admin.stats, TOPIC)
             (self._folder / "stats.json").write_text(json.dumps(stats, indent=1))
         await self._settle()
 
-    def _all_is_done(self) -> bool:
-        """Tell whether everybody has everything, for good."""
-        return not any(self.produced - done(self.crew.journals(role)) for role, done in DONE.items())
+    def _missing(self) -> int:
+        """Count what the subscriptions do not have for good, summed over them."""
+        return sum(len(self.produced - done(self.crew.journals(role))) for role, done in DONE.items())
 
     async def _settle(self) -> None:
         """Wait until no split or merge is under way."""
@@ -159,6 +162,21 @@ class Soak:
         found += self.inspector.violations[:10] + self.crew.crashes[:5]
         result = self.result()
         return found + [f"no {name}: nothing was proven" for name in MUST_HAPPEN if not result[name]]
+
+
+class _Drain:
+    """Over when nothing is missing any more, or when nothing has come for too long."""
+
+    def __init__(self, missing: Callable[[], int]) -> None:
+        self._missing = missing
+        self._least: int | None = None
+        self._progress_at = time.monotonic()
+
+    def __call__(self) -> bool:
+        now, missing = time.monotonic(), self._missing()
+        if self._least is None or missing < self._least:
+            self._least, self._progress_at = missing, now
+        return not missing or now - self._progress_at > STALL_SECONDS
 
 
 async def _until(done: Callable[[], bool], seconds: float) -> bool:
