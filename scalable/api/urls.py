@@ -12,6 +12,7 @@ from scalable.api.views import (
     permissions,
     scaling,
     subscriptions,
+    properties,
     tokens,
     topics,
 )
@@ -34,6 +35,7 @@ def _permissions(
         path(f"{root}/permissions/<str:role>", one.as_view(), name=f"{name}-role-permissions"),
     )
 
+    path(f"{TOPIC}/properties", properties.PropertiesView.as_view(), name="properties"),
 
 urlpatterns: list[URLPattern] = [
     path(f"{TOPICS}/<str:tenant>/<str:namespace>", topics.NamespaceView.as_view(), name="namespace"),

@@ -60,6 +60,14 @@ class Admin(SubscriptionAdmin, AccessAdmin):
         """Give the topic's metadata: epoch, segments by id, properties, policy; raises TopicNotFound."""
         return self._object("GET", _path(topic))
 
+    def set_properties(self, topic: TopicName | str, properties: Mapping[str, str]) -> None:
+        """Replace all properties of a topic; raises TopicNotFound."""
+        self._call("PUT", _path(topic, "properties"), json=dict(properties))
+
+    def properties(self, topic: TopicName | str) -> dict[str, str]:
+        """Give the topic's properties; raises TopicNotFound."""
+        return self._object("GET", _path(topic, "properties"))
+
     def list_topics(
         self,
         namespace: str,

@@ -40,8 +40,8 @@ def matches(properties: Mapping[str, str], filters: Mapping[str, str]) -> bool:
 def hash_of(names: Iterable[str]) -> str:
     """The hash of a list of full names, as Pulsar's TopicList has it.
 
-    CRC-32C over the names in UTF-8, sorted by UTF-16 code units and joined by commas; its bytes in little-endian
-    order, as 8 lower-case hex digits.
+    CRC-32C over the names in UTF-8, sorted by UTF-16 code units and joined by commas: its bytes in
+    little-endian order, as 8 lower-case hex digits.
     """
     ordered = sorted(names, key=_utf16_order)
     return crc32c.crc32c(",".join(ordered).encode()).to_bytes(4, "little").hex()

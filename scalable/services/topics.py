@@ -36,6 +36,7 @@ __all__ = [
     "remove_auto_scale_policy",
     "set_auto_scale_policy",
 ]
+    "set_properties",
 
 
 def create_topic(
@@ -160,6 +161,15 @@ def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:
 
 def set_auto_scale_policy(*, name: TopicName, override: object, actor: str) -> None:
     """Replace a topic's policy override, a JSON object of policy fields; all else stays as it is.
+def set_properties(*, name: TopicName, properties: Mapping[str, str], actor: str) -> None:
+    """Replace all properties of a topic; raises TopicNotFound."""
+    with transaction.atomic():
+        topic = store.lock(name)
+        revision = store.write_properties(topic.incarnation, properties)
+        announce.publish(announce.TopicChanged(topic.incarnation, str(name), revision))
+        announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
+
+
 
     Raises TopicNotFound, UnknownField, PolicyUnreadable, and PolicyInvalid for what contradicts itself once
     resolved.

@@ -219,6 +219,12 @@ def raise_revision(incarnation: int, **columns: Any) -> int:
     return row[0]
 
 
+def write_properties(incarnation: int, properties: Mapping[str, str]) -> int:
+    """Replace the topic's properties, and give the new revision."""
+    TopicRow.objects.filter(pk=incarnation).update(properties=dict(properties))
+    return raise_revision(incarnation)
+
+
 def write_auto_scale_policy(incarnation: int, override: dict[str, Any] | None) -> None:
     """Replace the topic's policy override; its next evaluation is scheduled anew, by the new interval."""
     TopicRow.objects.filter(pk=incarnation).update(auto_scale_policy=override, next_evaluation_at=None)
