@@ -151,8 +151,11 @@ class CheckpointConsumer(Member):
     # The session
 
     def _registration(self) -> Register:
-        # What the lost socket did not answer is asked again: to do it twice changes nothing.
+        # What the lost session may not have heard is said again: to do it twice changes nothing.
         self._outgoing = list(self._unanswered.values())
+        for held in self._inbox.owned.values():
+            if isinstance(held, CheckpointSegment):
+                held.end_told = False
         if self._incarnation is None:
             return self._first
         return Register(kind="CHECKPOINT")  # back again: the group's own positions go on

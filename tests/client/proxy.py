@@ -18,6 +18,8 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
         self._open = asyncio.Event()
         self._open.set()
+        self._losing = False
+        self.lost = asyncio.Event()
         self.connections = 0
         self.url = ""
 
@@ -37,12 +39,17 @@ class Relay:
 
     def cut(self) -> None:
         """Reset every connection; new ones are let in."""
+        self._losing = False
         for writer in list(self._writers):
             writer.transport.abort()
 
     def hold(self) -> None:
         """Let nothing come back from the node until `let_go`."""
         self._open.clear()
+
+    def lose(self) -> None:
+        """Let nothing more reach the node until `cut`; `lost` is set when something did not."""
+        self._losing = True
 
     def let_go(self) -> None:
         """Let answers pass again."""
@@ -63,6 +70,9 @@ class Relay:
             while data := await source.read(CHUNK_BYTES):
                 if answers:
                     await self._open.wait()
+                elif self._losing:
+                    self.lost.set()
+                    continue
                 sink.write(data)
                 await sink.drain()
         except OSError:

@@ -171,3 +171,23 @@ async def test_a_member_that_was_given_up_for_lost_goes_on_where_it_was(processe
                 relay.let_go()
                 assert await values(one, 3) == [7, 8, 9]
                 assert one.checkpoint().positions == {0: 10}
+
+
+async def test_an_end_that_a_lost_session_did_not_tell_is_told_in_the_next(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+) -> None:
+    """The consume socket goes to the node and lives on; only the controller session is lost."""
+    await fill(live_node, topic, 0, 5)
+    async with (
+        Relay(live_node.url) as relay,
+        CheckpointConsumer(relay.url, topic, live_node.admin_token, group="group", name="a") as consumer,
+    ):
+        assert await values(consumer, 5) == list(range(5))
+        await asyncio.to_thread(admin.split, topic, 0)
+        await fill(live_node, topic, 5, 10)
+        relay.lose()
+        following = asyncio.create_task(values(consumer, 5))
+        async with asyncio.timeout(60):
+            await relay.lost.wait()
+        relay.cut()
+        assert sorted(await following) == list(range(5, 10))
