@@ -88,6 +88,10 @@ SCALABLE_TOKEN_SECRET_GIVEN = bool(_token_secret)
 SCALABLE_TOKEN_PUBLIC_KEY = _public_key()
 SCALABLE_SUPERUSER_ROLES = _names("SCALABLE_SUPERUSER_ROLES", "admin")
 SCALABLE_ACCESS_RESYNC_SECONDS = _number("SCALABLE_ACCESS_RESYNC_SECONDS", 2)
+SCALABLE_LOGIN_ATTEMPTS = _whole("SCALABLE_LOGIN_ATTEMPTS", 10)
+SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS = _whole("SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS", 50)
+SCALABLE_LOGIN_WINDOW_SECONDS = _whole("SCALABLE_LOGIN_WINDOW_SECONDS", 300)
+SCALABLE_REQUESTS_PER_SECOND = _number("SCALABLE_REQUESTS_PER_SECOND", 1_000)
 SCALABLE_MAX_SOCKETS = _whole("SCALABLE_MAX_SOCKETS", 50_000)
 SCALABLE_MAX_SOCKETS_PER_ROLE = _whole("SCALABLE_MAX_SOCKETS_PER_ROLE", 20_000)
 SCALABLE_MAX_GRANTS = _whole("SCALABLE_MAX_GRANTS", 100_000)
@@ -153,7 +157,9 @@ MIDDLEWARE = [
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
+    "scalable.api.logins.LimitedLogins",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "scalable.api.pages.GuardedPages",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

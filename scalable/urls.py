@@ -23,6 +23,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 
 
 handler400 = errors.bad_request
+handler403 = "webui.views.forbidden"
 handler404 = errors.unknown_path
 handler500 = errors.server_error
 urlpatterns: list[URLPattern | URLResolver] = [

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
@@ -23,8 +24,8 @@ def guarded(view: View) -> View:
     """Let a page run its own scripts alone, and speak to its own host alone."""
 
     @wraps(view)
-    def answer(request: HttpRequest, **path: str) -> HttpResponseBase:
-        response = view(request, **path)
+    def answer(request: HttpRequest, **given: Any) -> HttpResponseBase:
+        response = view(request, **given)
         sockets = f"{'wss' if request.is_secure() else 'ws'}://{request.get_host()}"  # not 'self' everywhere
         response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY.format(sockets=sockets)
         return response
@@ -45,6 +46,12 @@ def home(request: HttpRequest) -> HttpResponse:
 def favicon(request: HttpRequest) -> HttpResponse:
     """Lead to the icon, for what asks at the usual place: a page without a head, as an answer of REST is."""
     return redirect(static("webui/icon.svg"))
+
+
+@guarded
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Refuse a page to whom it is not for, whether there is anything behind it or not."""
+    return render(request, "webui/forbidden.html", status=403)
 
 
 @_page

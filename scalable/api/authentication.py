@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from scalable import trace
 from scalable.api.doors import Door
 from scalable.api.errors import AUTHENTICATE_HEADER
+from scalable.api.rates import rates
 from scalable.domain.access import Scope, Subject
 from scalable.domain.errors import Unauthenticated
 from scalable.services import access
@@ -42,13 +43,21 @@ class BearerAuthentication(BaseAuthentication):
         parts = get_authorization_header(request).split()
         if not parts or parts[0].lower() != SCHEME:
             return None
-        if len(parts) != 2:
-            raise Unauthenticated(problem="the header is not 'Bearer <token>'")
-        token = parts[1].decode("latin-1")
-        return TokenUser(access.authenticate(token=token)), token
+        try:
+            return _user_of(parts)
+        except Unauthenticated:
+            rates.take(f"address {request.META.get('REMOTE_ADDR', '')}")
+            raise
 
     def authenticate_header(self, request: Request) -> str:
         return AUTHENTICATE_HEADER
+
+
+def _user_of(header: list[bytes]) -> tuple[TokenUser, str]:
+    if len(header) != 2:
+        raise Unauthenticated(problem="the header is not 'Bearer <token>'")
+    token = header[1].decode("latin-1")
+    return TokenUser(access.authenticate(token=token)), token
 
 
 def subject_of_user(user: "TokenUser | AbstractBaseUser | AnonymousUser") -> Subject | None:
@@ -67,6 +76,7 @@ class HasRight(BasePermission):
         subject = subject_of_user(request.user)
         if subject is None:
             raise Unauthenticated(problem="there is none")
+        rates.take(f"role {subject.role}")
         doors: Mapping[str, Door] = getattr(view, "doors", {})
         door = doors.get("GET" if request.method == "HEAD" else str(request.method))
         if door is None:
@@ -74,6 +84,14 @@ class HasRight(BasePermission):
         trace.name_actor(subject.role)
         access.require(subject=subject, right=door.right, scope=Scope.of_path(view.kwargs, door.level))
         return True
+
+
+def subject_of(request: Request) -> Subject:
+    """The subject of a request that a door has let in; raises Unauthenticated without one."""
+    subject = subject_of_user(request.user)
+    if subject is None:
+        raise Unauthenticated(problem="there is none")
+    return subject
 
 
 def actor_of(request: Request) -> str:

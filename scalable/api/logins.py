@@ -1,0 +1,83 @@
+"""Throttles the login of the dashboard: attempts are counted by name and address, on all nodes together."""
+
+import hashlib
+import logging
+from collections.abc import Callable
+
+import redis
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import resolve_url
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 0.5
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class LimitedLogins:
+    """Middleware around the login: an attempt too many is refused before any password is looked at.
+
+    Every attempt counts, so that many at once cannot slip through; one that succeeds takes the counts of its
+    name back. Without the counters of the installation the login stays open: it is the database that decides.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self._get_response = get_response
+        self._counters = redis.Redis.from_url(
+            settings.SCALABLE_REDIS_URL,
+            socket_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=TIMEOUT_SECONDS,
+            retry=Retry(NoBackoff(), 1),
+        )
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if request.method != "POST" or request.path != resolve_url(settings.LOGIN_URL):
+            return self._get_response(request)
+        address = str(request.META.get("REMOTE_ADDR", ""))
+        by_name = _key("name", request.POST.get("username", ""), address)
+        wait_seconds = max(
+            self._count(by_name, settings.SCALABLE_LOGIN_ATTEMPTS),
+            self._count(_key("address", address), settings.SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS),
+        )
+        if wait_seconds:
+            return _refusal(wait_seconds)
+        response = self._get_response(request)
+        if response.status_code == 302:
+            self._forget(by_name)
+        return response
+
+    def _count(self, key: str, limit: int) -> int:
+        """Count an attempt; give how many seconds to wait when it is one too many, else 0."""
+        try:
+            pipeline = self._counters.pipeline()
+            pipeline.set(key, 0, ex=settings.SCALABLE_LOGIN_WINDOW_SECONDS, nx=True)
+            pipeline.incr(key)
+            pipeline.ttl(key)
+            _, attempts, seconds = pipeline.execute()
+        except (redis.RedisError, OSError) as error:
+            logger.warning("Attempts to log in are not counted: %s", error)
+            return 0
+        return max(1, int(seconds)) if attempts > limit else 0
+
+    def _forget(self, key: str) -> None:
+        try:
+            self._counters.delete(key)
+        except (redis.RedisError, OSError) as error:
+            logger.warning("Attempts to log in stay counted: %s", error)
+
+
+def _key(kind: str, *parts: str) -> str:
+    digest = hashlib.sha256("\x00".join(parts).encode()).hexdigest()
+    return f"{settings.SCALABLE_REDIS_PREFIX}login:{kind}:{digest}"
+
+
+def _refusal(wait_seconds: int) -> HttpResponse:
+    return HttpResponse(
+        f"Too many attempts to log in. Try again in {wait_seconds} seconds.\n",
+        status=429,
+        content_type="text/plain",
+        headers={"Retry-After": str(wait_seconds)},
+    )

@@ -1,0 +1,50 @@
+"""Who may see which page of the dashboard; what a page shows comes from doors that check for themselves."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+
+from scalable.api.authentication import subject_of_user
+from scalable.domain.access import Right, Scope
+from scalable.domain.errors import Forbidden
+from scalable.services import access
+
+PAGES = "webui"
+OPEN = frozenset({"login", "logout", "favicon"})
+RIGHTS: Mapping[str, Right] = {
+    "home": Right.KNOWN,
+    "topics": Right.KNOWN,
+    "topic": Right.LOOKUP,
+    "nodes": Right.SUPERUSER,
+}
+"""The right that each page wants, in the scope of its path; a page without a rule is shut."""
+
+
+class GuardedPages:
+    """Middleware that refuses pages with 403; who is not logged in is led to the login by the page itself."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        return self._get_response(request)
+
+    def process_view(
+        self, request: HttpRequest, view: Callable[..., Any], arguments: Any, path: dict[str, str]
+    ) -> None:
+        """Check the page that the path leads to; raises PermissionDenied."""
+        match = request.resolver_match
+        if match is None or match.app_name != PAGES or match.url_name in OPEN:
+            return
+        subject = subject_of_user(request.user)
+        if subject is None:
+            return
+        right = RIGHTS.get(str(match.url_name))
+        if right is None:
+            raise PermissionDenied
+        try:
+            access.require(subject=subject, right=right, scope=Scope.of_path(path))
+        except Forbidden as error:
+            raise PermissionDenied from error

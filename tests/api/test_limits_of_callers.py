@@ -1,0 +1,212 @@
+"""How often one may ask and log in, what pages one may see, and what a browser is told to do with answers."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from pytest_django.fixtures import Settings
+
+from scalable.api.pages import OPEN, RIGHTS
+from scalable.api.rates import CALLERS_MAX, Rates, rates
+from scalable.domain.access import Scope
+from scalable.domain.errors import TooManyRequests
+from scalable.services import grants
+from tests.api.rest import NAMESPACE, Rest
+from webui.urls import urlpatterns as pages
+
+ROOT = Path(__file__).parents[2]
+PASSWORD = "correct horse battery"
+
+
+# Requests.
+
+
+def test_a_bucket_is_emptied_and_fills_up_again(settings: Settings) -> None:
+    settings.SCALABLE_REQUESTS_PER_SECOND = 2
+    now = 100.0
+    buckets = Rates(lambda: now)
+    for _ in range(4):
+        buckets.take("one")
+    with pytest.raises(TooManyRequests) as refused:
+        buckets.take("one")
+    assert (refused.value.limit, refused.value.retry_after_seconds) == (2, 0.5)
+    buckets.take("other")
+    now += 0.5
+    buckets.take("one")
+    with pytest.raises(TooManyRequests):
+        buckets.take("one")
+
+
+def test_buckets_are_bounded_in_number(settings: Settings) -> None:
+    settings.SCALABLE_REQUESTS_PER_SECOND = 1
+    buckets = Rates(lambda: 0.0)
+    for number in range(CALLERS_MAX + 10):
+        buckets.take(str(number))
+    assert len(buckets._buckets) == CALLERS_MAX
+
+
+@pytest.fixture
+def seldom(settings: Settings) -> Iterator[None]:
+    """Let each caller ask once or twice."""
+    settings.SCALABLE_REQUESTS_PER_SECOND = 0.001
+    rates._buckets.clear()
+    yield
+    rates._buckets.clear()
+
+
+def test_who_asks_too_often_is_told_when_to_come_back(db: None, seldom: None) -> None:
+    assert Rest().call("GET", NAMESPACE).status_code == 200
+    answer = Rest().call("GET", NAMESPACE)
+    assert (answer.status_code, answer.json()["code"]) == (429, "too_many_requests")
+    assert int(answer["Retry-After"]) >= 1
+    assert Rest("system").call("GET", NAMESPACE).status_code == 200
+
+
+def test_guessing_tokens_is_limited_too(db: None, seldom: None) -> None:
+    assert Rest(token="guess").refused("GET", NAMESPACE) == (401, "unauthenticated")
+    assert Rest(token="guess again").refused("GET", NAMESPACE) == (429, "too_many_requests")
+
+
+# Logins.
+
+
+@pytest.fixture
+def ada(db: None, redis_url: str, settings: Settings) -> User:
+    """A user, and few attempts."""
+    settings.SCALABLE_LOGIN_ATTEMPTS, settings.SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS = 3, 8
+    return User.objects.create_user("ada", password=PASSWORD)
+
+
+def log_in(name: str, password: str, address: str = "10.0.0.1") -> int:
+    form = {"username": name, "password": password}
+    return Client().post("/login", form, REMOTE_ADDR=address).status_code
+
+
+def test_logins_are_throttled_by_name_and_address(ada: User) -> None:
+    assert [log_in("ada", "wrong") for _ in range(4)] == [200, 200, 200, 429]
+    assert log_in("ada", PASSWORD) == 429  # the right one comes too late, and nothing is learned
+    assert log_in("ada", PASSWORD, "10.0.0.2") == 302
+
+
+def test_a_login_that_succeeds_takes_its_failures_back(ada: User) -> None:
+    assert [log_in("ada", "wrong") for _ in range(2)] == [200, 200]
+    assert log_in("ada", PASSWORD) == 302
+    assert [log_in("ada", "wrong") for _ in range(3)] == [200, 200, 200]
+
+
+def test_one_address_cannot_try_name_after_name(ada: User) -> None:
+    assert [log_in(f"name-{number}", "wrong") for number in range(9)] == [200] * 8 + [429]
+
+
+def test_a_refused_login_says_when_to_come_back(ada: User) -> None:
+    for _ in range(3):
+        log_in("ada", "wrong")
+    answer = Client().post("/login", {"username": "ada", "password": "x"}, REMOTE_ADDR="10.0.0.1")
+    assert 1 <= int(answer["Retry-After"]) <= 300
+
+
+# Pages.
+
+PATHS = {
+    str(page.name): "/"
+    + str(page.pattern)
+    .replace("<str:tenant>", "public")
+    .replace("<str:namespace>", "default")
+    .replace("<str:topic>", "nothing")
+    for page in pages
+}
+GRANTED = {"producer": "produce", "consumer": "consume", "looker": "lookup", "owner": "admin"}
+
+
+def test_every_page_has_a_rule() -> None:
+    assert set(PATHS) == set(RIGHTS) | OPEN
+
+
+@pytest.mark.parametrize("name", sorted(RIGHTS))
+def test_who_may_see_a_page(db: None, name: str) -> None:
+    for role, action in GRANTED.items():
+        scope = Scope("public", "default")
+        grants.grant(scope=scope, role=f"user:{role}", actions=[action], actor="test")
+    for caller in (*GRANTED, "stranger", "superuser"):
+        user = User.objects.create_user(caller, is_superuser=caller == "superuser")
+        client = Client()
+        client.force_login(user)
+        entered = {"home", "topics"} | ({"topic"} if caller != "stranger" else set())
+        allowed = caller == "superuser" or name in entered
+        assert client.get(PATHS[name]).status_code in ({200, 302} if allowed else {403}), caller
+    answer = Client().get(PATHS[name])
+    assert (answer.status_code, answer["Location"].partition("?")[0]) == (302, "/login")
+
+
+def test_a_page_that_is_refused_looks_the_same_whether_there_is_anything(rest: Rest) -> None:
+    rest.call("PUT", f"{NAMESPACE}/there")
+    client = Client()
+    client.force_login(User.objects.create_user("stranger"))
+    there, nothing = (client.get(f"/topics/public/default/{name}") for name in ("there", "nothing"))
+    assert (there.status_code, nothing.status_code) == (403, 403)
+    hidden = re.compile(rb'name="csrfmiddlewaretoken" value="[^"]+"')
+    assert hidden.sub(b"", there.content) == hidden.sub(b"", nothing.content)
+
+
+# Browsers.
+
+
+@pytest.mark.parametrize("path", ["/login", "/topics", "/docs", NAMESPACE, "/livez", "/nowhere"])
+def test_no_answer_lets_a_browser_run_anything_foreign(db: None, path: str) -> None:
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada", password="x"))
+    answer = client.get(path)
+    policy = dict(part.strip().partition(" ")[::2] for part in answer["Content-Security-Policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy.get("script-src", "'none'") in {"'self'", "'none'"}  # neither inline nor eval
+    assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+    assert "*" not in answer["Content-Security-Policy"]
+    assert answer["X-Content-Type-Options"] == "nosniff"
+    assert answer["Cache-Control"]
+    if answer["Content-Type"].startswith("text/html"):
+        assert b"<script>" not in answer.content
+
+
+# Production.
+
+PRODUCTION = {
+    "SCALABLE_NODE_URL": "https://topics.example.com",
+    "SCALABLE_SECRET_KEY": "Zk3vQ8" * 12,
+    "SCALABLE_TOKEN_SECRET": "t0Ps3cr" * 10,
+}
+
+
+def check_deployment(**environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], "DJANGO_SETTINGS_MODULE": "scalable.settings", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_production_settings_pass_the_deployment_check() -> None:
+    checked = check_deployment(**PRODUCTION)
+    assert checked.returncode == 0, checked.stderr
+    assert "no issues" in checked.stdout
+
+
+def test_secrets_are_read_from_files_that_are_nobody_elses(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(PRODUCTION["SCALABLE_SECRET_KEY"] + "\n")
+    given = {name: value for name, value in PRODUCTION.items() if name != "SCALABLE_SECRET_KEY"}
+    secret.chmod(0o600)
+    assert check_deployment(**given, SCALABLE_SECRET_KEY_FILE=str(secret)).returncode == 0
+    secret.chmod(0o644)
+    checked = check_deployment(**given, SCALABLE_SECRET_KEY_FILE=str(secret))
+    assert checked.returncode != 0
+    assert "can be read by others" in checked.stderr
