@@ -33,6 +33,7 @@ PATH_PARAMETERS = {
     "role": "The subject of a token, or `user:` and the name of a user of the dashboard.",
     "token_id": "The id of a token, its claim `jti`.",
     "subscription": "The name of a subscription of the topic.",
+    "descriptor": "Range and id of a segment, as in `0000-7fff-1`.",
 }
 
 _Schema = dict[str, Any]

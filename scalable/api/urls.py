@@ -2,6 +2,8 @@
 
 from django.urls import URLPattern, path
 
+from scalable.api import admin_urls
+from scalable.api.paths import FIGURES, LOAD, NAMESPACE, SUBSCRIPTION, TENANT, TOPIC, TOPICS
 from scalable.api.views import (
     description,
     lifetimes,
@@ -18,14 +20,6 @@ from scalable.api.views import (
 )
 from scalable.api.views.base import DoorView
 
-TOPICS = "admin/v2/scalable"
-TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
-SUBSCRIPTION = f"{TOPIC}/subscriptions/<str:subscription>"
-FIGURES = "admin/v2/scalable-topics"
-TENANT = "admin/v2/tenants/<str:tenant>"
-NAMESPACE = "admin/v2/namespaces/<str:tenant>/<str:namespace>"
-LOAD = "admin/v2/scalable-load"
-
 
 def _permissions(
     name: str, root: str, every: type[DoorView], one: type[DoorView]
@@ -38,6 +32,7 @@ def _permissions(
     path(f"{TOPIC}/properties", properties.PropertiesView.as_view(), name="properties"),
 
 urlpatterns: list[URLPattern] = [
+    *admin_urls.urlpatterns,
     path(f"{TOPICS}/<str:tenant>/<str:namespace>", topics.NamespaceView.as_view(), name="namespace"),
     path(f"{FIGURES}/<str:tenant>/<str:namespace>", topics.FiguresView.as_view(), name="figures"),
     path(TOPIC, topics.TopicView.as_view(), name="topic"),

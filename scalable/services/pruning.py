@@ -13,7 +13,12 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import SegmentStoreMissing, TopicNotFound
+from scalable.domain.errors import (
+    SegmentClaimed,
+    SegmentNotPrunable,
+    SegmentStoreMissing,
+    TopicNotFound,
+)
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.lifetimes import is_past_retention
 from scalable.domain.pruning import Pruning, prune_oldest
@@ -125,6 +130,25 @@ def prune_topic(*, incarnation: int, probe: Callable[[], object] = _no_probe) ->
     pruned = tuple(segment.segment_id for segment in pruning.segments)
     _finish(incarnation, pruned)
     return pruned
+
+
+def prune_segment(*, incarnation: int, segment_id: int, force: bool = False) -> None:
+    """Prune one sealed segment that nothing holds back, by force one that is not drained.
+
+    Raises TopicNotFound, SegmentNotFound, SegmentNotPrunable, SegmentClaimed.
+    """
+    with transaction.atomic():
+        topic = topics.lock_incarnation(incarnation)
+        segment, layout = topic.layout.get(segment_id), topic.layout.prune(segment_id)
+        claimed = operations.claiming(incarnation, [segment_id])
+        if claimed:
+            raise SegmentClaimed(segment_id=segment_id, operation_id=claimed[segment_id].operation_id)
+        if not force and not _needs(incarnation).lets_go(segment):
+            raise SegmentNotPrunable(
+                segment_id=segment_id, problem="a subscription or its retention holds it"
+            )
+        _forget(topic, Pruning(layout, (segment,)))
+    _finish(incarnation, (segment_id,))
 
 
 def _prunable(incarnation: int, layout: Layout) -> Pruning:

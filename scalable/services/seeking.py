@@ -5,13 +5,13 @@ their segments under a new generation, so that what was delivered before can no 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db import transaction
 
 from scalable import announce
 from scalable.domain.backlogs import next_messages, position_behind
-from scalable.domain.errors import SubscriptionNotFound, SubscriptionTypeMismatch
+from scalable.domain.errors import SegmentStoreMissing, SubscriptionNotFound, SubscriptionTypeMismatch
 from scalable.domain.names import TopicName, validate_part
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import SegmentKey
@@ -105,6 +105,21 @@ def skip(*, name: TopicName, subscription: str, count: int, preview: bool = Fals
         return _plan_skip(found, backlog, next_messages(topic.layout, backlog.pending, count))
 
     return _move(name, subscription, plan, preview=preview)
+
+
+def move_segment(*, name: TopicName, subscription: str, segment_id: int, start: Start) -> Moved:
+    """Move a subscription in one segment alone; raises as `seek`, and SegmentStoreMissing."""
+
+    def plan(topic: TopicView, found: SubscriptionView, backlog: Backlog) -> _Plan:
+        one = backlog.segments.get(segment_id)
+        if one is None:
+            raise SegmentStoreMissing(segment_id=segment_id)
+        extents = {segment_id: Extent(one.start_offset, one.end_offset)}
+        alone = replace(backlog, segments={segment_id: one})
+        moved = _plan_seek(found, alone, positions_of_start(topic, start, extents))
+        return _Plan(moved.moves, {**backlog.pending, **moved.left})
+
+    return _move(name, subscription, plan, preview=False)
 
 
 def _move(name: TopicName, subscription: str, planner: _Planner, *, preview: bool) -> Moved:

@@ -24,6 +24,7 @@ from scalable.store.topics import TopicView
 __all__ = [
     "TopicFigures",
     "TopicView",
+    "create_stores",
     "create_topic",
     "delete_topic",
     "effective_policy",
@@ -60,10 +61,10 @@ def create_topic(
         )
         topic = store.insert(name=name, layout=layout, properties=properties or {}, created_at=now)
         if port.transactional:
-            _create_stores(topic, layout.active)
+            create_stores(topic, layout.active)
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
     if not port.transactional:
-        _create_stores(topic, layout.active)
+        create_stores(topic, layout.active)
     return topic
 
 
@@ -91,11 +92,12 @@ def heal_topic(*, incarnation: int) -> tuple[int, ...]:
             for segment in topic.layout.active
             if SegmentKey(incarnation, segment.segment_id) not in present
         ]
-        _create_stores(topic, missing)
+        create_stores(topic, missing)
     return tuple(segment.segment_id for segment in missing)
 
 
-def _create_stores(topic: TopicView, segments: Collection[Segment]) -> None:
+def create_stores(topic: TopicView, segments: Collection[Segment]) -> None:
+    """Make the stores of these segments, with the cursors of all subscriptions; what is there stays."""
     port = segment_port()
     subscriptions = store.named_subscriptions(topic.incarnation)
     for segment in segments:

@@ -1,11 +1,12 @@
 """Rows of namespaces as they come and go."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from scalable.domain.errors import NamespaceNotFound
 from scalable.domain.names import TopicName
 from scalable.models import Namespace, Topic
-from scalable.store.clock import ClockTimestamp
+from scalable.store.clock import ClockTimestamp, milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,36 @@ class NamespaceView:
 
     def __str__(self) -> str:
         return f"{self.tenant}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSettingsView:
+    """What a namespace sets for its topics, None where it sets nothing."""
+
+    auto_scale_policy: dict[str, Any] | None
+    retention_seconds: int | None
+    session_grace_seconds: float | None
+    deleting: bool
+    created_at_ms: int
+
+
+def settings_of(tenant: str, name: str) -> NamespaceSettingsView:
+    """Read what a namespace sets; raises NamespaceNotFound."""
+    row = Namespace.objects.filter(tenant=tenant, name=name).first()
+    if row is None:
+        raise NamespaceNotFound(namespace=f"{tenant}/{name}")
+    return NamespaceSettingsView(
+        row.auto_scale_policy,
+        row.retention_seconds,
+        row.session_grace_seconds,
+        row.deleting,
+        milliseconds(row.created_at),
+    )
+
+
+def write_auto_scale_policy(namespace_id: int, override: dict[str, Any] | None) -> None:
+    """Replace the policy of a namespace; the caller holds its lock."""
+    Namespace.objects.filter(pk=namespace_id).update(auto_scale_policy=override)
 
 
 def insert(tenant: str, name: str) -> NamespaceView:

@@ -16,7 +16,7 @@ from scalable.api.observing import DOOR
 from scalable.api.schema import JSON_TYPE, DoorSchema
 from scalable.api.serializers import MAX_BIGINT, read_body, read_query
 from scalable.domain.errors import InvalidParameter, UnreadableBody
-from scalable.domain.names import TopicName
+from scalable.domain.names import TopicName, validate_part
 
 _Shape = TypeVar("_Shape")
 
@@ -92,6 +92,11 @@ def require_json(request: Request) -> None:
 def topic_of(path: Mapping[str, str]) -> TopicName:
     """The topic that the path names; raises InvalidName."""
     return TopicName(path["tenant"], path["namespace"], path["topic"])
+
+
+def namespace_of(path: Mapping[str, str]) -> dict[str, str]:
+    """The tenant and the namespace that the path names; raises InvalidName."""
+    return {part: validate_part(path[part], part) for part in ("tenant", "namespace")}
 
 
 def segment_id_of(path: Mapping[str, str], parameter: str = "segment_id") -> int:

@@ -9,7 +9,8 @@ from rest_framework.response import Response
 from scalable.api.authentication import actor_of
 from scalable.api.doors import Door
 from scalable.api.serializers import Body, Query
-from scalable.api.views.base import DoorView, body_of, topic_of
+from scalable.api.tenant_bodies import NamespaceBody
+from scalable.api.views.base import DoorView, body_of, namespace_of, topic_of
 from scalable.domain.access import Level, Right
 from scalable.domain.errors import (
     InvalidParameter,
@@ -21,8 +22,7 @@ from scalable.domain.errors import (
     TopicNotFound,
 )
 from scalable.domain.lifetimes import Resolved
-from scalable.domain.names import validate_part
-from scalable.services import lifetimes, namespaces
+from scalable.services import lifetimes, namespace_policies, namespaces
 from scalable.services.lifetimes import LONGEST_SECONDS, Lifetimes
 
 RetentionSeconds = Annotated[int, Meta(ge=-1, le=LONGEST_SECONDS)]
@@ -104,10 +104,10 @@ class TopicLifetimesView(DoorView):
 class NamespaceLifetimesView(DoorView):
     """How long the topics of a namespace keep messages and sessions, unless they say otherwise."""
 
-    tag = "Topics"
+    tag = "Tenants and namespaces"
     doors = {
         "GET": Door(
-            summary="Get what a namespace sets for its topics",
+            summary="Get how long the topics of a namespace keep messages and sessions",
             right=Right.LOOKUP,
             answers={200: LifetimesBody},
             errors=(NamespaceNotFound,),
@@ -128,23 +128,31 @@ class NamespaceLifetimesView(DoorView):
     }
 
     def get(self, request: Request, **path: str) -> Response:
-        return Response(_body(lifetimes.namespace_lifetimes(**_namespace(path))))
+        return Response(_body(lifetimes.namespace_lifetimes(**namespace_of(path))))
 
     def post(self, request: Request, **path: str) -> Response:
         given = _given(request)
-        lifetimes.set_namespace_lifetimes(**_namespace(path), lifetimes=given, actor=actor_of(request))
+        lifetimes.set_namespace_lifetimes(**namespace_of(path), lifetimes=given, actor=actor_of(request))
         return Response(status=204)
 
     def delete(self, request: Request, **path: str) -> Response:
-        lifetimes.set_namespace_lifetimes(**_namespace(path), lifetimes=Lifetimes(), actor=actor_of(request))
+        lifetimes.set_namespace_lifetimes(
+            **namespace_of(path), lifetimes=Lifetimes(), actor=actor_of(request)
+        )
         return Response(status=204)
 
 
 class NamespaceLifeView(DoorView):
     """A namespace: made and deleted."""
 
-    tag = "Topics"
+    tag = "Tenants and namespaces"
     doors = {
+        "GET": Door(
+            summary="Get what a namespace sets for its topics",
+            right=Right.LOOKUP,
+            answers={200: NamespaceBody},
+            errors=(NamespaceNotFound,),
+        ),
         "PUT": Door(
             summary="Create a namespace; one that exists stays as it is",
             right=Right.ADMIN,
@@ -162,18 +170,23 @@ class NamespaceLifeView(DoorView):
         ),
     }
 
+    def get(self, request: Request, **path: str) -> Response:
+        found = namespace_policies.settings_of(**namespace_of(path))
+        body = {
+            "scalableTopicAutoScalePolicy": found.auto_scale_policy,
+            "deleted": found.deleting,
+            "createdAtMs": found.created_at_ms,
+        }
+        return Response(body | _body(found.lifetimes))
+
     def put(self, request: Request, **path: str) -> Response:
-        namespaces.create_namespace(**_namespace(path), actor=actor_of(request))
+        namespaces.create_namespace(**namespace_of(path), actor=actor_of(request))
         return Response(status=204)
 
     def delete(self, request: Request, **path: str) -> Response:
         force = self.query(DeleteNamespaceQuery).force
-        finished = namespaces.delete_namespace(**_namespace(path), force=force, actor=actor_of(request))
+        finished = namespaces.delete_namespace(**namespace_of(path), force=force, actor=actor_of(request))
         return Response(status=204 if finished else 202)
-
-
-def _namespace(path: dict[str, str]) -> dict[str, str]:
-    return {part: validate_part(path[part], part) for part in ("tenant", "namespace")}
 
 
 def _given(request: Request) -> Lifetimes:

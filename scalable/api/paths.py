@@ -1,0 +1,10 @@
+"""The roots of all REST paths."""
+
+TOPICS = "admin/v2/scalable"
+TOPIC = f"{TOPICS}/<str:tenant>/<str:namespace>/<str:topic>"
+SUBSCRIPTION = f"{TOPIC}/subscriptions/<str:subscription>"
+FIGURES = "admin/v2/scalable-topics"
+TENANT = "admin/v2/tenants/<str:tenant>"
+NAMESPACE = "admin/v2/namespaces/<str:tenant>/<str:namespace>"
+LOAD = "admin/v2/scalable-load"
+SEGMENT = "admin/v2/segments/<str:tenant>/<str:namespace>/<str:topic>/<str:descriptor>"

@@ -1,0 +1,47 @@
+"""What a namespace sets for its topics: the auto-scale policy, and all of it at once."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import transaction
+
+from scalable.domain.policy import parse_override, resolve, validate
+from scalable.services.lifetimes import Lifetimes
+from scalable.store import namespaces as store
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceSettings:
+    """A namespace with what it sets; what it does not set is None."""
+
+    auto_scale_policy: dict[str, Any] | None
+    lifetimes: Lifetimes
+    deleting: bool
+    created_at_ms: int
+
+
+def settings_of(*, tenant: str, namespace: str) -> NamespaceSettings:
+    """Read what a namespace sets; raises NamespaceNotFound."""
+    row = store.settings_of(tenant, namespace)
+    lifetimes = Lifetimes(row.retention_seconds, row.session_grace_seconds)
+    return NamespaceSettings(row.auto_scale_policy, lifetimes, row.deleting, row.created_at_ms)
+
+
+def set_auto_scale_policy(*, tenant: str, namespace: str, override: object, actor: str) -> None:
+    """Replace what a namespace sets of the policy of its topics; each takes it at its next evaluation.
+
+    Raises NamespaceNotFound, UnknownField, PolicyUnreadable, and PolicyInvalid for what contradicts itself
+    over the defaults. A topic whose own policy no longer goes with it is not scaled meanwhile.
+    """
+    parsed = parse_override(override)
+    with transaction.atomic():
+        found = store.lock(tenant, namespace)
+        validate(resolve(namespace=parsed).policy)
+        store.write_auto_scale_policy(found.namespace_id, parsed)
+
+
+def remove_auto_scale_policy(*, tenant: str, namespace: str, actor: str) -> None:
+    """Let a namespace set nothing of the policy; raises NamespaceNotFound."""
+    with transaction.atomic():
+        found = store.lock(tenant, namespace)
+        store.write_auto_scale_policy(found.namespace_id, None)
