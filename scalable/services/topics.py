@@ -36,8 +36,8 @@ __all__ = [
     "list_topics",
     "remove_auto_scale_policy",
     "set_auto_scale_policy",
-]
     "set_properties",
+]
 
 
 def create_topic(
@@ -161,8 +161,6 @@ def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:
         port.delete(key)
 
 
-def set_auto_scale_policy(*, name: TopicName, override: object, actor: str) -> None:
-    """Replace a topic's policy override, a JSON object of policy fields; all else stays as it is.
 def set_properties(*, name: TopicName, properties: Mapping[str, str], actor: str) -> None:
     """Replace all properties of a topic; raises TopicNotFound."""
     with transaction.atomic():
@@ -172,6 +170,8 @@ def set_properties(*, name: TopicName, properties: Mapping[str, str], actor: str
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
 
 
+def set_auto_scale_policy(*, name: TopicName, override: object, actor: str) -> None:
+    """Replace a topic's policy override, a JSON object of policy fields; all else stays as it is.
 
     Raises TopicNotFound, UnknownField, PolicyUnreadable, and PolicyInvalid for what contradicts itself once
     resolved.
