@@ -16,7 +16,6 @@ class InSegmentBody(Body):
     msg_backlog: int
     backlog_exact: bool
     backlog_size: int
-    unacked_messages: int | None
     position: int
     end_offset: int
     consumers: list[str]
@@ -88,8 +87,7 @@ def _in_segment(each: InSegment) -> dict[str, Any]:
         "type": each.subscription.type.value,
         "msgBacklog": each.backlog.messages,
         "backlogExact": each.backlog.exact,
-        "backlogSize": each.usage.backlog_bytes,
-        "unackedMessages": each.usage.claimed,
+        "backlogSize": each.backlog_bytes,
         "position": each.backlog.position,
         "endOffset": each.backlog.end_offset,
         "consumers": list(each.consumers),

@@ -10,7 +10,6 @@ from scalable.segments.port import SegmentKey, SegmentStats
 from scalable.segments.registry import segment_port
 from scalable.services.backlogs import SegmentBacklog, backlogs_of
 from scalable.services.loads import topic_loads
-from scalable.services.usage import SegmentUsage, by_cursor, usage_of
 from scalable.store import attendance, subscriptions, topics
 from scalable.store.subscriptions import SubscriptionView
 
@@ -19,11 +18,14 @@ _NO_LOAD = LoadRecord(SegmentRates(), 0)
 
 @dataclass(frozen=True, slots=True)
 class InSegment:
-    """A subscription in one segment; `consumers` are those that own something of it."""
+    """A subscription in one segment; `consumers` are those that own something of it.
+
+    `backlog_bytes` takes messages to be of the mean size of those that are still there, as stored.
+    """
 
     subscription: SubscriptionView
     backlog: SegmentBacklog
-    usage: SegmentUsage
+    backlog_bytes: int
     consumers: tuple[str, ...]
 
 
@@ -45,19 +47,23 @@ def segment_figures(*, name: TopicName, segment_id: int) -> SegmentFigures:
     segment = topic.layout.get(segment_id)
     store = segment_port().stats(SegmentKey(topic.incarnation, segment_id))
     found = subscriptions.of_topic(topic.incarnation)
-    usages = by_cursor(segment_port().usage(incarnation=topic.incarnation))
     present = attendance.attendants(topic.incarnation)
     inside = tuple(
         InSegment(
             subscription,
             backlog.segments[segment_id],
-            usage_of(subscription, backlog, usages)[segment_id],
+            _bytes_of(store, backlog.segments[segment_id].messages),
             _readers(present, subscription, segment_id),
         )
         for subscription, backlog in zip(found, backlogs_of(topic, found), strict=True)
         if segment_id in backlog.segments
     )
     return SegmentFigures(name, segment, store, loads.loads.get(segment_id, _NO_LOAD), loads.known, inside)
+
+
+def _bytes_of(store: SegmentStats, messages: int) -> int:
+    stored = max(1, store.end_offset - store.start_offset)
+    return round(store.bytes_stored * min(1.0, messages / stored))
 
 
 def _readers(
