@@ -7,6 +7,13 @@ from scalable.client.connection import ConnectionLost, Endpoint
 from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Message
 from scalable.client.key_shared_consumer import KeySharedConsumer
+from scalable.client.multi_queue_consumer import MultiTopicQueueConsumer, MultiTopicQueueMessage
+from scalable.client.multi_stream_consumer import (
+    MultiTopicMessage,
+    MultiTopicStreamConsumer,
+    PositionVector,
+)
+from scalable.client.namespace_watch import NamespaceWatch, TopicsChange
 from scalable.client.producer import Producer
 from scalable.client.queue_consumer import NegativeAckBackoff, QueueConsumer
 from scalable.client.queue_inbox import QueueMessage
@@ -32,7 +39,13 @@ __all__ = [
     "KeySharedConsumer",
     "Message",
     "MessageId",
+    "MultiTopicMessage",
+    "MultiTopicQueueConsumer",
+    "MultiTopicQueueMessage",
+    "MultiTopicStreamConsumer",
+    "NamespaceWatch",
     "NegativeAckBackoff",
+    "PositionVector",
     "Producer",
     "QueueConsumer",
     "QueueMessage",
@@ -42,6 +55,7 @@ __all__ = [
     "SyncProducer",
     "SyncQueueConsumer",
     "SyncStreamConsumer",
+    "TopicsChange",
     "Topology",
     "TopologyWatch",
     "checkpoint_from_text",

@@ -16,6 +16,7 @@ from scalable.client.connection import (
     open_connection,
 )
 from scalable.client.inbox import Inbox, OwnedSegment
+from scalable.client.prefetch import Prefetch
 from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import BucketKey
@@ -49,7 +50,7 @@ class ConsumeLink:
         *,
         consumer: str,
         inbox: Inbox,
-        prefetch: int,
+        prefetch: Prefetch,
         changed: Callable[[], None],
     ) -> None:
         self._endpoint, self._topic, self._subscription = endpoint, topic, subscription
@@ -106,14 +107,12 @@ class ConsumeLink:
             await connection.send(Detach(segment_id=segment_id, bucket=bucket))
         elif not (held.releasing or held.attached or held.refused):
             await self._attach(connection, held)
-        elif held.attached and held.owed_permits * 2 >= self._prefetch:
-            permits, held.owed_permits = held.owed_permits, 0
+        elif held.attached and (permits := held.take_permits(self._prefetch.per_segment)):
             await connection.send(Flow(segment_id=segment_id, permits=permits, bucket=bucket))
 
     async def _attach(self, connection: Connection, held: OwnedSegment) -> None:
         held.attached = True
-        held.owed_permits = 0
-        permits = max(1, self._prefetch - len(held.waiting))
+        permits = held.first_permits(self._prefetch.per_segment)
         segment_id, bucket = held.key
         await connection.send(
             Attach(

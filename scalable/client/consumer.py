@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from scalable.client.connection import Connection, Urls
 from scalable.client.inbox import Message
 from scalable.client.member import DEFAULT_PREFETCH_MESSAGES, Member
+from scalable.client.prefetch import Prefetch
 from scalable.client.starts import Start, registration
 from scalable.domain.names import TopicName
 from scalable.wire.frames import Register, Released
@@ -32,7 +33,7 @@ class StreamConsumer(Member):
         *,
         name: str | None = None,
         initial_position: Start = "earliest",
-        prefetch_messages: int = DEFAULT_PREFETCH_MESSAGES,
+        prefetch_messages: int | Prefetch = DEFAULT_PREFETCH_MESSAGES,
     ) -> None:
         super().__init__(url, topic, subscription, token, name=name, prefetch_messages=prefetch_messages)
         self._register = registration(initial_position)
@@ -56,6 +57,16 @@ class StreamConsumer(Member):
         for segment_id, position in positions.items():
             self._inbox.acknowledge(segment_id, position)
         self._wake_links()
+
+    def owned_positions(self) -> list[tuple[int, int, int]]:
+        """Give (segment, generation, position behind the last message that was received here) of each."""
+        return [(held.segment_id, held.generation, held.handed_out) for held in self._inbox.owned.values()]
+
+    def acknowledge_owned(self, segment_id: int, position: int, *, generation: int) -> bool:
+        """Acknowledge all below a position; False when the segment is not owned under the generation."""
+        known = self._inbox.acknowledge(segment_id, position, generation=generation)
+        self._wake_links()
+        return known
 
     def acknowledge_all(self) -> None:
         """Acknowledge every message that was received here."""

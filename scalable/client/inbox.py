@@ -45,7 +45,7 @@ class OwnedSegment:
         self.waiting: deque[Message] = deque()
         self.attached = self.detaching = self.refused = False
         self.releasing = False
-        self.owed_permits = 0
+        self.owed_permits = self._granted = 0
 
     @property
     def key(self) -> BucketKey:
@@ -100,6 +100,20 @@ class OwnedSegment:
         self.handed_out = message.message_id.offset + 1
         self.owed_permits += 1
         return message
+
+    def first_permits(self, prefetch: int) -> int:
+        """Give the permits to attach with, so that so many messages may wait here."""
+        permits = max(1, prefetch - len(self.waiting))
+        self._granted, self.owed_permits = permits + len(self.waiting), 0
+        return permits
+
+    def take_permits(self, prefetch: int) -> int:
+        """Give the permits to grant now; 0 until half of what may wait is used up."""
+        permits = prefetch - (self._granted - self.owed_permits)
+        if permits <= 0 or permits * 2 < prefetch:
+            return 0
+        self._granted, self.owed_permits = prefetch, 0
+        return permits
 
     def skip_to(self, position: int) -> None:
         """Note that nothing else is there below a position; a whole segment has no gaps."""

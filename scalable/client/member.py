@@ -20,6 +20,7 @@ from scalable.client.connection import (
 )
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox, Message
+from scalable.client.prefetch import Prefetch
 from scalable.client.receiver import Receiver
 from scalable.domain.errors import NotLeader, TopicDeleted, TopicNotFound
 from scalable.domain.names import TopicName
@@ -47,7 +48,7 @@ class Member(Receiver[Message]):
         token: str,
         *,
         name: str | None,
-        prefetch_messages: int,
+        prefetch_messages: int | Prefetch,
     ) -> None:
         super().__init__()
         self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
@@ -55,7 +56,7 @@ class Member(Receiver[Message]):
         self.subscription = subscription
         self._endpoint = Endpoint(url, token)
         self._leader_url: str | None = None
-        self._prefetch = prefetch_messages
+        self._prefetch = Prefetch.of(prefetch_messages)
         self._inbox = self._make_inbox()
         self._links: dict[str, tuple[ConsumeLink, asyncio.Task[None]]] = {}
         self._backoff = Backoff()
@@ -144,6 +145,11 @@ class Member(Receiver[Message]):
     def owned_segments(self) -> tuple[int, ...]:
         """Give the ids of the segments that this consumer owns now."""
         return tuple(held.segment_id for held in self._inbox.owned.values())
+
+    @property
+    def segment_count(self) -> int:
+        """Count the segments, or entry buckets, that this consumer owns now."""
+        return len(self._inbox.owned)
 
     @property
     def standby(self) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from scalable.client.admin import Admin
 from scalable.client.connection import Backoff, ConnectionLost, Endpoint, Urls, keep_running, logger
 from scalable.client.dead_letters import DeadLetters, default_topic
+from scalable.client.prefetch import Prefetch
 from scalable.client.queue_inbox import QueueInbox, QueueMessage
 from scalable.client.queue_link import QueueLink
 from scalable.client.receiver import Receiver
@@ -60,7 +61,7 @@ class QueueConsumer(Receiver[QueueMessage]):
         max_deliveries: int | None = None,
         dead_letter_topic: TopicName | str | None = None,
         negative_ack_backoff: tuple[float, float, float] = NegativeAckBackoff(),
-        prefetch_messages: int = DEFAULT_PREFETCH_MESSAGES,
+        prefetch_messages: int | Prefetch = DEFAULT_PREFETCH_MESSAGES,
     ) -> None:
         """Take the options; raises ValueError for one out of its bounds, InvalidName.
 
@@ -68,7 +69,7 @@ class QueueConsumer(Receiver[QueueMessage]):
         checkpoint. `negative_ack_backoff`: shortest and longest rest (seconds) and how it grows.
         """
         super().__init__()
-        _check(ack_timeout_seconds, max_deliveries, prefetch_messages)
+        _check(ack_timeout_seconds, max_deliveries)
         self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
         self.subscription = subscription
@@ -88,7 +89,7 @@ class QueueConsumer(Receiver[QueueMessage]):
             subscription,
             consumer=self.name,
             inbox=self._inbox,
-            prefetch=prefetch_messages,
+            prefetch=Prefetch.of(prefetch_messages),
             ack_timeout_seconds=ack_timeout_seconds,
             changed=self._on_frame,
         )
@@ -202,6 +203,11 @@ class QueueConsumer(Receiver[QueueMessage]):
         return None if self._dead_letters is None else self._dead_letters.topic
 
     @property
+    def segment_count(self) -> int:
+        """Count the segments that are known."""
+        return len(self._inbox.segments)
+
+    @property
     def segments(self) -> tuple[int, ...]:
         """Give the ids of the segments that may still have messages for this subscription."""
         return tuple(segment.segment_id for segment in self._inbox.segments.values() if not segment.done)
@@ -247,7 +253,7 @@ class QueueConsumer(Receiver[QueueMessage]):
             del self._burying[place]
 
 
-def _check(ack_timeout_seconds: float | None, max_deliveries: int | None, prefetch_messages: int) -> None:
+def _check(ack_timeout_seconds: float | None, max_deliveries: int | None) -> None:
     if ack_timeout_seconds is not None and not (
         MIN_ACK_TIMEOUT_SECONDS <= ack_timeout_seconds <= MAX_ACK_TIMEOUT_SECONDS
     ):
@@ -256,8 +262,6 @@ def _check(ack_timeout_seconds: float | None, max_deliveries: int | None, prefet
         )
     if max_deliveries is not None and max_deliveries < 1:
         raise ValueError("max_deliveries is not at least 1")
-    if prefetch_messages < 1:
-        raise ValueError("prefetch_messages is not at least 1")
 
 
 def _checked_backoff(backoff: tuple[float, float, float]) -> NegativeAckBackoff:

@@ -16,6 +16,7 @@ from scalable.client.connection import (
     logger,
     open_connection,
 )
+from scalable.client.prefetch import Prefetch
 from scalable.client.queue_inbox import QueueInbox, QueueSegment
 from scalable.domain.errors import CursorSought, PositionInvalid, SegmentNotFound, TopicDeleted
 from scalable.domain.names import TopicName
@@ -50,7 +51,7 @@ class QueueLink:
         *,
         consumer: str,
         inbox: QueueInbox,
-        prefetch: int,
+        prefetch: Prefetch,
         ack_timeout_seconds: float | None,
         changed: Callable[[], None],
     ) -> None:
@@ -132,8 +133,7 @@ class QueueLink:
             # Acknowledgements of before come first: else their messages could be claimed and sent once more.
             if not segment.has_unsettled:
                 await self._attach(connection, segment)
-        elif segment.attached and segment.owed_permits * 2 >= self._prefetch:
-            permits, segment.owed_permits = segment.owed_permits, 0
+        elif segment.attached and (permits := segment.take_permits(self._prefetch.per_segment)):
             await connection.send(QueueFlow(segment_id=segment.segment_id, permits=permits))
 
     async def _tell(self, connection: Connection, segment: QueueSegment) -> None:
@@ -141,9 +141,10 @@ class QueueLink:
             await connection.send(frame)
 
     async def _attach(self, connection: Connection, segment: QueueSegment) -> None:
-        segment.attached, segment.owed_permits = True, 0
+        segment.attached = True
+        permits = segment.first_permits(self._prefetch.per_segment)
         lease_ms = round(self._inbox.lease_seconds * 1_000)
-        attach = QueueAttach(segment_id=segment.segment_id, permits=self._prefetch, ack_timeout_ms=lease_ms)
+        attach = QueueAttach(segment_id=segment.segment_id, permits=permits, ack_timeout_ms=lease_ms)
         await connection.send(attach)
 
     # What is received

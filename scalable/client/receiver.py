@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
@@ -20,6 +20,8 @@ class Receiver(ABC, Generic[MessageKind]):
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self._leaving = False
+        self.on_change: Callable[[], None] | None = None
+        """Called in the event loop whenever there may be a message, or the consumer ended."""
 
     @abstractmethod
     async def start(self, timeout_seconds: float = 30.0) -> None:
@@ -53,6 +55,16 @@ class Receiver(ABC, Generic[MessageKind]):
                 await self._changed.wait()
         return message
 
+    def poll(self) -> MessageKind | None:
+        """Hand out a message that waits, or None; for those who wait for several consumers at once."""
+        return self._next_message()
+
+    async def failure(self) -> BaseException:
+        """Wait until the consumer ends, and give what ended it."""
+        while self._failure is None:
+            await self._changed.wait()
+        return self._failure
+
     def __aiter__(self) -> AsyncIterator[MessageKind]:
         return self._messages()
 
@@ -67,6 +79,8 @@ class Receiver(ABC, Generic[MessageKind]):
     def _pulse(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+        if self.on_change is not None:
+            self.on_change()
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:

@@ -1,0 +1,113 @@
+"""One topic of a multi-topic consumer: subscribed with patience, followed while it is wanted, left well."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from scalable.client.connection import Backoff, logger
+from scalable.client.receiver import Receiver
+from scalable.domain.errors import SessionSuperseded
+from scalable.domain.names import TopicName
+
+ConsumerKind = TypeVar("ConsumerKind", bound=Receiver[Any])
+
+RETRY_SECONDS_MIN = 0.1
+RETRY_SECONDS_MAX = 30 * 60.0
+STABLE_SECONDS = 10.0
+"""A consumer that held for so long was a success, and the next retry begins at the shortest wait."""
+OPEN_SECONDS = 30.0
+
+
+class Branch(Generic[ConsumerKind]):
+    """Keeps a consumer of one topic open; tries again, at growing intervals, for as long as it is wanted.
+
+    `opened` and `closed` are called with each consumer. What could not be done stands in `trouble`. Once a
+    newer consumer of the same name has taken over, `superseded` is called, and nothing is tried again.
+    """
+
+    def __init__(
+        self,
+        topic: TopicName,
+        make: Callable[[], ConsumerKind],
+        *,
+        gate: asyncio.Semaphore,
+        opened: Callable[[Branch[ConsumerKind], ConsumerKind], None],
+        closed: Callable[[ConsumerKind], None],
+        superseded: Callable[[SessionSuperseded], None],
+        before: Branch[ConsumerKind] | None = None,
+    ) -> None:
+        """Begin at once, or when `before`, which had the same topic, has ended."""
+        self.topic = topic
+        self.trouble: Exception | None = None
+        self.tried = asyncio.Event()
+        self._make, self._gate = make, gate
+        self._opened, self._closed, self._superseded = opened, closed, superseded
+        self._before = before
+        self._consumer: ConsumerKind | None = None
+        self._backoff = Backoff(first_seconds=2 * RETRY_SECONDS_MIN, limit_seconds=RETRY_SECONDS_MAX)
+        self._task = asyncio.create_task(self._run(), name=f"consumer of {topic}")
+        self._left: asyncio.Task[None] | None = None
+
+    def leave(self, timeout_seconds: float) -> asyncio.Task[None]:
+        """Begin to leave: what was acknowledged is made durable first, within the time-out."""
+        if self._left is None:
+            self._left = asyncio.create_task(self._leave(timeout_seconds), name=f"leave {self.topic}")
+        return self._left
+
+    async def ended(self) -> None:
+        """Wait until a branch that was told to leave has left."""
+        if self._left is not None:
+            await asyncio.wait([self._left])
+
+    async def _run(self) -> None:
+        if self._before is not None:
+            await self._before.ended()
+            self._before = None
+        while True:
+            try:
+                await self._follow()
+            except SessionSuperseded as error:
+                self._superseded(error)
+                return
+            except Exception as error:
+                self.trouble = error
+                self.tried.set()
+                wait_seconds = max(RETRY_SECONDS_MIN, self._backoff.next_seconds())
+                logger.warning("%s: %s; again in %.1f s", self.topic, error, wait_seconds)
+                await asyncio.sleep(wait_seconds)
+
+    async def _follow(self) -> None:
+        """Read the topic until that fails; raises what ended it."""
+        consumer = self._make()
+        async with self._gate:
+            await consumer.start(OPEN_SECONDS)
+        self._consumer, self.trouble = consumer, None
+        opened_at = asyncio.get_running_loop().time()
+        self._opened(self, consumer)
+        self.tried.set()
+        error = await consumer.failure()
+        if asyncio.get_running_loop().time() - opened_at > STABLE_SECONDS:
+            self._backoff.reset()
+        await self._close(0.0)
+        raise error
+
+    async def _leave(self, timeout_seconds: float) -> None:
+        self._task.cancel()
+        try:
+            await asyncio.wait([self._task])
+        finally:
+            self.tried.set()
+            await self._close(timeout_seconds)
+
+    async def _close(self, timeout_seconds: float) -> None:
+        consumer, self._consumer = self._consumer, None
+        if consumer is None:
+            return
+        try:
+            await consumer.close(timeout_seconds)
+        except Exception as error:
+            logger.info("%s was left without goodbye: %s", self.topic, error)
+        finally:
+            self._closed(consumer)
