@@ -12,9 +12,9 @@ from scalable.api.views import (
     metrics,
     nodes,
     permissions,
+    properties,
     scaling,
     subscriptions,
-    properties,
     tokens,
     topics,
 )
@@ -29,13 +29,13 @@ def _permissions(
         path(f"{root}/permissions/<str:role>", one.as_view(), name=f"{name}-role-permissions"),
     )
 
-    path(f"{TOPIC}/properties", properties.PropertiesView.as_view(), name="properties"),
 
 urlpatterns: list[URLPattern] = [
     *admin_urls.urlpatterns,
     path(f"{TOPICS}/<str:tenant>/<str:namespace>", topics.NamespaceView.as_view(), name="namespace"),
     path(f"{FIGURES}/<str:tenant>/<str:namespace>", topics.FiguresView.as_view(), name="figures"),
     path(TOPIC, topics.TopicView.as_view(), name="topic"),
+    path(f"{TOPIC}/properties", properties.PropertiesView.as_view(), name="properties"),
     path(f"{TOPIC}/split/<str:segment_id>", scaling.SplitView.as_view(), name="split"),
     path(f"{TOPIC}/merge", scaling.MergeView.as_view(), name="merge"),
     path(f"{TOPIC}/rebucket/<str:segment_id>", scaling.RebucketView.as_view(), name="rebucket"),
