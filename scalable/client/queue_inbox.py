@@ -57,6 +57,7 @@ class QueueSegment:
     """Offsets by delay (milliseconds), and whether the delivery counts."""
     incarnation: int = 0
     owed_permits: int = 0
+    granted_permits: int = 0
     attached: bool = False
     paused: bool = False
     done: bool = False
@@ -82,6 +83,19 @@ class QueueSegment:
         """Acknowledge once more what was not answered."""
         self.acknowledged |= self.sent
         self.sent.clear()
+
+    def first_permits(self, prefetch: int) -> int:
+        """Give the permits to attach with."""
+        self.granted_permits, self.owed_permits = prefetch, 0
+        return prefetch
+
+    def take_permits(self, prefetch: int) -> int:
+        """Give the permits to grant now; 0 until half of what may wait is used up."""
+        permits = prefetch - (self.granted_permits - self.owed_permits)
+        if permits <= 0 or permits * 2 < prefetch:
+            return 0
+        self.granted_permits, self.owed_permits = prefetch, 0
+        return permits
 
     def is_settled(self, message: QueueMessage) -> bool:
         """Tell whether the application has acknowledged a message already."""
