@@ -71,7 +71,6 @@ class QueueSegment:
         self.dead.clear()
         self.returned.clear()
 
-    granted_permits: int = 0
     def lose_connection(self) -> None:
         """Forget what only the lost socket knew: its claims are given back, to whomever."""
         self.drop_claims()
@@ -110,27 +109,6 @@ class QueueSegment:
 
 class QueueInbox:
     """The segments of one consumer, and the messages that wait for the application.
-        self.renewals.clear()
-
-    def first_permits(self, prefetch: int) -> int:
-        """Give the permits to attach with."""
-        self.granted_permits, self.owed_permits = prefetch, 0
-        return prefetch
-
-    def take_permits(self, prefetch: int) -> int:
-        """Give the permits to grant now; 0 until half of what may wait is used up."""
-        permits = prefetch - (self.granted_permits - self.owed_permits)
-        if permits <= 0 or permits * 2 < prefetch:
-            return 0
-        self.granted_permits, self.owed_permits = prefetch, 0
-        return permits
-
-    def give_back(self, offset: int) -> None:
-        """Give a message back that waits here, uncounted: the application never saw it."""
-        self.waiting.pop(offset, None)
-        self.dead.pop(offset, None)
-        self.owed_permits += 1
-        self.returned.setdefault((0, False), set()).add(offset)
 
     `lease_seconds`: how long a claim lasts. What waits longer without a renewal belongs to others by then and
     is not handed out. What was delivered more than `max_deliveries` times is one of the `dead_messages`
