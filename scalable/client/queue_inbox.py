@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from scalable.client.batches import MessageId
 from scalable.domain.names import TopicName
@@ -12,6 +13,8 @@ from scalable.wire.batch import Record, decode_batch, decode_header
 from scalable.wire.frames import MAX_RANGES, Frame, NegativeAck, QueueAck, QueueDelivery, Renew
 
 Range = tuple[int, int]
+FRESH_SHARE = 1 / 2
+"""Of a claim's time: a message whose claim was not renewed for longer is not handed out any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,14 @@ class Claimed:
     since: float
 
 
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """Messages whose claims the server was asked to keep, and when (local clock, seconds)."""
+
+    asked_at: float
+    ranges: list[Range]
+
+
 @dataclass(slots=True)
 class QueueSegment:
     """One segment of the topic, as this consumer sees it.
@@ -55,6 +66,8 @@ class QueueSegment:
     sent: set[tuple[int, int]] = field(default_factory=set)
     returned: dict[tuple[int, bool], set[int]] = field(default_factory=dict)
     """Offsets by delay (milliseconds), and whether the delivery counts."""
+    renewals: dict[int, Renewal] = field(default_factory=dict)
+    """What was asked and not yet answered."""
     incarnation: int = 0
     owed_permits: int = 0
     granted_permits: int = 0
@@ -70,6 +83,7 @@ class QueueSegment:
         self.waiting.clear()
         self.dead.clear()
         self.returned.clear()
+        self.renewals.clear()
 
     def lose_connection(self) -> None:
         """Forget what only the lost socket knew: its claims are given back, to whomever."""
@@ -82,6 +96,7 @@ class QueueSegment:
         """Acknowledge once more what was not answered."""
         self.acknowledged |= self.sent
         self.sent.clear()
+        self.renewals.clear()
 
     def first_permits(self, prefetch: int) -> int:
         """Give the permits to attach with."""
@@ -95,6 +110,13 @@ class QueueSegment:
             return 0
         self.granted_permits, self.owed_permits = prefetch, 0
         return permits
+
+    def give_back(self, offset: int) -> None:
+        """Give a message back that waits here, uncounted: the application never saw it."""
+        self.waiting.pop(offset, None)
+        self.dead.pop(offset, None)
+        self.owed_permits += 1
+        self.returned.setdefault((0, False), set()).add(offset)
 
     def is_settled(self, message: QueueMessage) -> bool:
         """Tell whether the application has acknowledged a message already."""
@@ -110,15 +132,16 @@ class QueueSegment:
 class QueueInbox:
     """The segments of one consumer, and the messages that wait for the application.
 
-    `lease_seconds`: how long a claim lasts. What waits longer without a renewal belongs to others by then and
-    is not handed out. What was delivered more than `max_deliveries` times is one of the `dead_messages`
-    instead.
+    `lease_seconds`: how long a claim lasts. What waits longer than half of it without a renewal that was
+    answered may soon belong to others and is not handed out. What was delivered more than `max_deliveries`
+    times is one of the `dead_messages` instead.
     """
 
     def __init__(self, topic: TopicName, *, max_deliveries: int | None = None) -> None:
         self._topic = topic
         self._max_deliveries = max_deliveries
         self._turns: deque[int] = deque()
+        self._numbers = count(1)
         self.lease_seconds = 0.0
         self.segments: dict[int, QueueSegment] = {}
 
@@ -207,7 +230,7 @@ class QueueInbox:
         while segment.waiting:
             _, claimed = segment.waiting.popitem(last=False)
             segment.owed_permits += 1
-            if now - claimed.since <= self.lease_seconds:
+            if now - claimed.since <= self.lease_seconds * FRESH_SHARE:
                 return claimed.message
         return None
 
@@ -260,11 +283,28 @@ class QueueInbox:
         return frames
 
     def take_renewals(self, segment: QueueSegment, now: float) -> list[Frame]:
-        """Give the frames that keep what waits here claimed."""
-        for claimed in (*segment.waiting.values(), *segment.dead.values()):
-            claimed.since = now
-        offsets = segment.waiting.keys() | segment.dead.keys()
-        return [Renew(segment_id=segment.segment_id, ranges=page) for page in _pages(offsets)]
+        """Give the frames that ask to keep what waits here; nothing while an answer is outstanding."""
+        if segment.renewals:
+            return []
+        pages = _pages(segment.waiting.keys() | segment.dead.keys())
+        segment.renewals = {next(self._numbers): Renewal(now, page) for page in pages}
+        return [
+            Renew(segment_id=segment.segment_id, ranges=renewal.ranges, request_id=number)
+            for number, renewal in segment.renewals.items()
+        ]
+
+    def on_renewed(self, segment_id: int, request_id: int, *, complete: bool) -> None:
+        """Note that claims last from when that was asked; or give all back, for some are others' by now."""
+        segment = self.segments.get(segment_id)
+        renewal = segment.renewals.pop(request_id, None) if segment is not None else None
+        if segment is None or renewal is None:
+            return
+        for offset in (offset for first, end in renewal.ranges for offset in range(first, end)):
+            claimed = segment.waiting.get(offset) or segment.dead.get(offset)
+            if claimed is not None and complete:
+                claimed.since = max(claimed.since, renewal.asked_at)
+            elif claimed is not None:
+                segment.give_back(offset)
 
     def on_acked(self, segment_id: int, incarnation: int, ranges: Iterable[Range]) -> None:
         """Note what is durably acknowledged."""

@@ -29,6 +29,7 @@ from scalable.wire.frames import (
     QueueAttach,
     QueueDelivery,
     QueueFlow,
+    Renewed,
     SegmentDone,
     SegmentReopened,
 )
@@ -156,6 +157,9 @@ class QueueLink:
                 self._inbox.deliver(frame, _now())
             elif isinstance(frame, QueueAcked):
                 self._inbox.on_acked(frame.segment_id, frame.incarnation, frame.ranges)
+                self.wake()
+            elif isinstance(frame, Renewed):
+                self._inbox.on_renewed(frame.segment_id, frame.request_id, complete=frame.complete)
                 self.wake()
             elif isinstance(frame, ErrorFrame):
                 self._on_error(frame)

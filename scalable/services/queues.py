@@ -104,16 +104,17 @@ def give_back(
 
 def renew(
     *, subscription: SubscriptionView, segment_id: int, session: str, ranges: Ranges, lease_seconds: float
-) -> None:
-    """Let what a session still holds of these messages be its own for another lease."""
+) -> int:
+    """Let what a session still holds of these messages be its own for another lease; give how many it has."""
     with suppress(SegmentStoreMissing, SubscriptionNotFound):
-        segment_port().renew(
+        return segment_port().renew(
             SegmentKey(subscription.incarnation, segment_id),
             subscription=subscription.name,
             session=session,
             ranges=ranges,
             lease_seconds=lease_seconds,
         )
+    return 0
 
 
 def announce_drained(*, subscription: SubscriptionView, segment_id: int) -> None:

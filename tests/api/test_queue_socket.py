@@ -23,6 +23,7 @@ from scalable.wire.frames import (
     QueueFlow,
     Receipt,
     Renew,
+    Renewed,
     SegmentDone,
     Welcome,
 )
@@ -126,6 +127,10 @@ async def test_what_is_not_acknowledged_in_time_comes_again_and_a_renewal_gives_
         assert (again.offset, again.deliveries) == (lost.offset, 2)
         await b.nothing_comes(3.5)
         keeping.cancel()
+        await a.peer.send(Renew(segment_id=0, ranges=[(kept.offset, kept.offset + 1)], request_id=7))
+        assert await a.wait_for(Renewed) == Renewed(segment_id=0, request_id=7, complete=True)
+        await a.peer.send(Renew(segment_id=0, ranges=[(0, 9)], request_id=8))
+        assert await a.wait_for(Renewed) == Renewed(segment_id=0, request_id=8, complete=False)
         # A late acknowledgement counts, if nobody was faster.
         await a.acknowledge(lost)
         (kept_again,) = await b.take(1)

@@ -103,14 +103,39 @@ def test_unanswered_acknowledgements_are_sent_again_after_a_loss_and_what_waits_
     assert offsets(take(inbox, 1.0)) == [1, 2, 3]
 
 
-def test_what_waited_longer_than_its_claim_is_not_handed_out_unless_it_was_renewed() -> None:
+def test_what_waited_too_long_is_not_handed_out_unless_its_renewal_was_answered() -> None:
+    inbox = inbox_of(0)
+    inbox.deliver(delivery((0, 3, 1)), now=0.0)
+    (renewal,) = inbox.take_renewals(inbox.segments[0], LEASE_SECONDS / 4)
+    assert renewal == Renew(segment_id=0, ranges=[(0, 3)], request_id=1)
+    assert inbox.take_renewals(inbox.segments[0], LEASE_SECONDS / 3) == []
+    assert inbox.next_message(LEASE_SECONDS * 0.5 + 1) is None  # asked is not answered
+    inbox.deliver(delivery((0, 1, 2)), now=LEASE_SECONDS / 4)
+    inbox.on_renewed(0, 1, complete=True)
+    assert offsets(take(inbox, LEASE_SECONDS * 0.75)) == [0]
+    assert inbox.segments[0].owed_permits == 4
+
+
+def test_an_answered_renewal_counts_from_when_it_was_asked() -> None:
     inbox = inbox_of(0)
     inbox.deliver(delivery((0, 2, 1)), now=0.0)
-    renewals = inbox.take_renewals(inbox.segments[0], LEASE_SECONDS / 4)
-    assert renewals == [Renew(segment_id=0, ranges=[(0, 2)])]
-    assert inbox.next_message(LEASE_SECONDS + 1) is not None
-    assert inbox.next_message(LEASE_SECONDS * 1.25 + 1) is None
-    assert inbox.segments[0].owed_permits == 2
+    inbox.take_renewals(inbox.segments[0], 10.0)
+    inbox.on_renewed(0, 1, complete=True)
+    assert inbox.next_message(10.0 + LEASE_SECONDS / 2) is not None
+    assert inbox.next_message(10.1 + LEASE_SECONDS / 2) is None
+
+
+def test_what_others_may_have_by_now_is_given_back_unseen() -> None:
+    inbox = inbox_of(0)
+    inbox.deliver(delivery((0, 3, 1)), now=0.0)
+    inbox.take_renewals(inbox.segments[0], 1.0)
+    assert offsets([message for message in [inbox.next_message(1.0)] if message]) == [0]
+    inbox.on_renewed(0, 1, complete=False)
+    inbox.on_renewed(0, 1, complete=False)
+    assert inbox.next_message(1.0) is None
+    assert outcomes(inbox) == [NegativeAck(segment_id=0, ranges=[(1, 3)], count_delivery=False)]
+    assert inbox.segments[0].owed_permits == 3
+    assert inbox.take_renewals(inbox.segments[0], 2.0) == []
 
 
 def test_a_message_that_comes_again_while_it_waits_is_handed_out_once() -> None:
@@ -147,7 +172,7 @@ def test_dead_messages_stay_claimed_until_they_are_buried() -> None:
     inbox.deliver(delivery((0, 1, 3), (1, 3, 4)), now=0.0)
     assert offsets(take(inbox)) == [0]
     assert offsets(inbox.dead_messages()) == [1, 2]
-    assert inbox.take_renewals(inbox.segments[0], 1.0) == [Renew(segment_id=0, ranges=[(1, 3)])]
+    assert inbox.take_renewals(inbox.segments[0], 1.0) == [Renew(segment_id=0, ranges=[(1, 3)], request_id=1)]
     inbox.acknowledge(inbox.dead_messages()[0])
     assert offsets(inbox.dead_messages()) == [2]
     assert outcomes(inbox) == [QueueAck(segment_id=0, incarnation=1, ranges=[(1, 2)])]

@@ -46,6 +46,7 @@ from scalable.wire.frames import (
     QueueDetach,
     QueueFlow,
     Renew,
+    Renewed,
     SegmentDone,
     SegmentReopened,
     Welcome,
@@ -131,7 +132,7 @@ class QueueSocket(FollowingSocket):
             case NegativeAck():
                 self._outcomes_of(frame.segment_id, frame.ranges).give_back(frame)
             case Renew():
-                self._outcomes_of(frame.segment_id, frame.ranges).renewed.extend(frame.ranges)
+                self._outcomes_of(frame.segment_id, frame.ranges).renew(frame)
 
     async def websocket_disconnect(self, message: Message) -> None:
         """Note whether the node ends, which no message is to blame for."""
@@ -269,10 +270,11 @@ class QueueSocket(FollowingSocket):
             await self._try(segment_id, self._acknowledge(segment_id, incarnation, united(ranges)))
         reader = self._readers.get(segment_id)
         if reader is None:  # what was claimed is given back by now, or everything is acknowledged
+            self._answer_renewals(segment_id, outcomes.renewals, complete=False)
             return
         for (delay_ms, counted), ranges in outcomes.returned.items():
             await self._try(segment_id, self._give_back(reader, ranges, delay_ms, counted))
-        await self._try(segment_id, self._renew(reader, united(outcomes.renewed)))
+        await self._try(segment_id, self._renew(reader, united(outcomes.renewed), outcomes.renewals))
 
     async def _try(self, segment_id: int, writing: Awaitable[None]) -> None:
         try:
@@ -308,9 +310,9 @@ class QueueSocket(FollowingSocket):
             count_delivery=count_delivery,
         )
 
-    async def _renew(self, reader: QueueReader, ranges: list[Range]) -> None:
+    async def _renew(self, reader: QueueReader, ranges: list[Range], renewals: list[int]) -> None:
         if ranges:
-            await node.call(
+            held = await node.call(
                 queues.renew,
                 subscription=self.subscription,
                 segment_id=reader.segment_id,
@@ -318,6 +320,12 @@ class QueueSocket(FollowingSocket):
                 ranges=ranges,
                 lease_seconds=reader.lease_seconds,
             )
+            complete = held == sum(end - first for first, end in ranges)
+            self._answer_renewals(reader.segment_id, renewals, complete=complete)
+
+    def _answer_renewals(self, segment_id: int, renewals: list[int], *, complete: bool) -> None:
+        for request_id in renewals:
+            self.push(Renewed(segment_id=segment_id, request_id=request_id, complete=complete))
 
 
 def _default_timeout_ms() -> int:

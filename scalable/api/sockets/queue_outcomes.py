@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from scalable.wire.frames import NegativeAck, QueueAck
+from scalable.wire.frames import NegativeAck, QueueAck, Renew
 
 Range = tuple[int, int]
 
@@ -17,6 +17,8 @@ class Outcomes:
     returned: dict[tuple[int, bool], list[Range]] = field(default_factory=dict)
     """By delay (milliseconds), and whether the delivery counts."""
     renewed: list[Range] = field(default_factory=list)
+    renewals: list[int] = field(default_factory=list)
+    """The renewals that want an answer, by their numbers."""
 
     def acknowledge(self, frame: QueueAck) -> None:
         """Note messages that were processed."""
@@ -25,6 +27,12 @@ class Outcomes:
     def give_back(self, frame: NegativeAck) -> None:
         """Note messages that were not processed."""
         self.returned.setdefault((frame.delay_ms, frame.count_delivery), []).extend(frame.ranges)
+
+    def renew(self, frame: Renew) -> None:
+        """Note messages that are still waited with."""
+        self.renewed.extend(frame.ranges)
+        if frame.request_id:
+            self.renewals.append(frame.request_id)
 
 
 def united(ranges: Iterable[Range]) -> list[Range]:

@@ -1,9 +1,10 @@
 """Delivers one segment's messages to one consumer of a QUEUE subscription, as long as it has permits."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from time import monotonic
 
 from scalable.api.node import node
 from scalable.api.sampler import sampler
@@ -11,12 +12,14 @@ from scalable.api.sockets.pages import Pages
 from scalable.api.sockets.queue_gate import SegmentGate, Turn, gates
 from scalable.domain.errors import TooManyRequests
 from scalable.domain.names import TopicName
-from scalable.segments.port import ClaimedBatch, ClaimResult
+from scalable.segments.port import ClaimedBatch, ClaimedRange, ClaimResult
 from scalable.services import queues
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import DeliveredRange, QueueDelivery, encode_queue_delivery
 
 PAGE_BYTES = 1024 * 1024
+MOST_OF_A_LEASE = 1 / 4
+"""How much of a claim's time may pass before the message leaves; the client counts from when it comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class QueueReader:
         """Claim once and deliver it; True when the segment is drained."""
         await self._wait_for_permits()
         pages, result = self._context.pages, None
+        begun_at = monotonic()
         async with gate.turn() as turn:
             # A consumer that does not take what it has must not stand in the way of those behind it.
             if pages.take():
@@ -73,7 +77,7 @@ class QueueReader:
             await pages.wait()
             return False
         try:
-            await self._deliver_all(result)
+            await self._deliver_all(result, begun_at + self.lease_seconds * MOST_OF_A_LEASE)
         finally:
             pages.put_back()
         return result.drained
@@ -120,9 +124,23 @@ class QueueReader:
             lease_seconds=self.lease_seconds,
         )
 
-    async def _deliver_all(self, result: ClaimResult) -> None:
+    async def _deliver_all(self, result: ClaimResult, deadline: float) -> None:
+        """Deliver in time: a node that stood still since it claimed may hold what is others' by now."""
         for batch in result.batches:
-            await self._deliver(batch, result.incarnation)
+            if monotonic() < deadline:
+                await self._deliver(batch, result.incarnation)
+            else:
+                await self._give_back_ranges(batch.ranges)
+
+    async def _give_back_ranges(self, ranges: Sequence[ClaimedRange]) -> None:
+        await node.call(
+            queues.give_back,
+            subscription=self._context.subscription,
+            segment_id=self.segment_id,
+            session=self.session,
+            ranges=[(each.first, each.end) for each in ranges],
+            count_delivery=False,
+        )
 
     async def _deliver(self, batch: ClaimedBatch, incarnation: int) -> None:
         ranges = tuple(DeliveredRange(*each) for each in batch.ranges)
