@@ -85,6 +85,7 @@ SCALABLE_NODE_URL = _text("SCALABLE_NODE_URL", "http://127.0.0.1:8080").rstrip("
 _token_secret = _secret("SCALABLE_TOKEN_SECRET")
 SCALABLE_TOKEN_SECRET = _token_secret or secrets.token_urlsafe(48)
 SCALABLE_TOKEN_SECRET_GIVEN = bool(_token_secret)
+SCALABLE_DATABASE_GIVEN = bool(_text("DATABASE_URL"))
 SCALABLE_TOKEN_PUBLIC_KEY = _public_key()
 SCALABLE_SUPERUSER_ROLES = _names("SCALABLE_SUPERUSER_ROLES", "admin")
 SCALABLE_ACCESS_RESYNC_SECONDS = _number("SCALABLE_ACCESS_RESYNC_SECONDS", 2)
@@ -285,7 +286,10 @@ CELERY_TIMEZONE = TIME_ZONE
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"trace": {"()": "scalable.trace.TraceFilter"}},
+    "filters": {
+        "trace": {"()": "scalable.trace.TraceFilter"},
+        "without_query": {"()": "scalable.trace.WithoutQuery"},
+    },
     "formatters": {
         "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s%(about)s"},
         "json": {
@@ -301,6 +305,9 @@ LOGGING = {
         }
     },
     "root": {"handlers": ["console"], "level": _text("SCALABLE_LOG_LEVEL", "INFO")},
-    # A line for each beat of the clock would bury everything else.
-    "loggers": {name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},
+    "loggers": {
+        # A line for each beat of the clock would bury everything else.
+        **{name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},
+        "uvicorn.error": {"filters": ["without_query"]},
+    },
 }

@@ -59,3 +59,16 @@ class TraceFilter(logging.Filter):
         parts = [f"{name}={value}" for name, value in named if value]
         record.about = f" [{' '.join(parts)}]" if parts else ""
         return True
+
+
+class WithoutQuery(logging.Filter):
+    """Cuts the query off addresses in a line: somebody may have put a token there."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(_without_query(value) for value in record.args)
+        return True
+
+
+def _without_query(value: object) -> object:
+    return value.partition("?")[0] if isinstance(value, str) and value.startswith("/") else value

@@ -1,11 +1,15 @@
 """Bearer tokens and the rights of roles."""
 
 import base64
+import hmac
 import json
 
 import jwt
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from django.conf import settings
+from pytest_django.fixtures import Settings
 
 from scalable.domain.access import GRANTABLE, Right, Scope
 from scalable.domain.errors import Forbidden, InvalidName, Unauthenticated
@@ -80,6 +84,49 @@ def test_other_tokens_are_refused(token: object) -> None:
 
 def test_a_token_with_time_left_is_taken() -> None:
     assert authenticate(token=mint_token(role="admin", ttl_seconds=60)).superuser
+
+
+# Tokens that somebody else signs.
+
+
+@pytest.fixture(scope="module")
+def key_pair() -> tuple[str, str]:
+    """A private and a public key, as PEM."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return private.decode(), public.decode()
+
+
+def test_a_foreign_signature_holds_where_its_key_is_known(
+    db: None, settings: Settings, key_pair: tuple[str, str]
+) -> None:
+    private, public = key_pair
+    token = jwt.encode({"sub": "admin", "jti": "theirs"}, private, "RS256")
+    with pytest.raises(Unauthenticated):
+        authenticate(token=token)
+    settings.SCALABLE_TOKEN_PUBLIC_KEY = public
+    assert authenticate(token=token).superuser
+    assert authenticate(token=mint_token(role="system")).system
+    with pytest.raises(Unauthenticated, match="expired"):
+        authenticate(token=jwt.encode({"sub": "admin", "exp": 1}, private, "RS256"))
+
+
+def test_a_public_key_is_no_secret_to_sign_with(settings: Settings, key_pair: tuple[str, str]) -> None:
+    _, public = key_pair
+    settings.SCALABLE_TOKEN_PUBLIC_KEY = public
+    head = base64.urlsafe_b64encode(json.dumps({"alg": "HS256", "typ": "JWT"}).encode()).rstrip(b"=")
+    body = base64.urlsafe_b64encode(json.dumps({"sub": "admin"}).encode()).rstrip(b"=")
+    seal = hmac.digest(public.encode(), head + b"." + body, "sha256")
+    forged = b".".join((head, body, base64.urlsafe_b64encode(seal).rstrip(b"="))).decode()
+    with pytest.raises(Unauthenticated):
+        authenticate(token=forged)
+
+
+def test_which_roles_are_superusers_is_a_setting(settings: Settings) -> None:
+    settings.SCALABLE_SUPERUSER_ROLES = ["boss"]
+    assert authenticate(token=mint_token(role="boss")).superuser
+    assert not authenticate(token=mint_token(role="admin")).superuser
 
 
 def test_a_role_is_a_name() -> None:

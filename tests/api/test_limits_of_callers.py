@@ -7,16 +7,19 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 from pytest_django.fixtures import Settings
 
+from launch.sandbox import LiveNode
 from scalable.api.pages import OPEN, RIGHTS
 from scalable.api.rates import CALLERS_MAX, Rates, rates
 from scalable.domain.access import Scope
 from scalable.domain.errors import TooManyRequests
 from scalable.services import grants
+from tests.api.peers import raw_socket
 from tests.api.rest import NAMESPACE, Rest
 from webui.urls import urlpatterns as pages
 
@@ -171,6 +174,20 @@ def test_no_answer_lets_a_browser_run_anything_foreign(db: None, path: str) -> N
     assert answer["Cache-Control"]
     if answer["Content-Type"].startswith("text/html"):
         assert b"<script>" not in answer.content
+
+
+async def test_no_log_has_what_stands_in_an_address(live_node: LiveNode) -> None:
+    path = f"lookup/public/default/nothing?token={live_node.admin_token}"
+    async with raw_socket(live_node, path):
+        pass
+    async with httpx.AsyncClient(trust_env=False) as client:
+        assert (
+            await client.get(f"{live_node.url}{NAMESPACE}?token={live_node.admin_token}")
+        ).status_code == 401
+    live_node.process.stop()
+    log = live_node.process.log.path.read_text()
+    assert "lookup/public/default/nothing" in log
+    assert live_node.admin_token not in log
 
 
 # Production.
