@@ -11,6 +11,7 @@ from scalable.api.sockets.base import error_frame
 from scalable.client import CheckpointConsumer
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox
+from scalable.client.prefetch import Prefetch
 from scalable.domain.errors import GenerationSuperseded
 from scalable.wire.frames import Assignment, ErrorFrame
 from tests.client.test_inbox import TOPIC, assigned, assignment, delivery
@@ -27,7 +28,7 @@ class Handed(CheckpointConsumer):
             "group",
             consumer=self.name,
             inbox=self.inbox,
-            prefetch=10,
+            prefetch=Prefetch(10),
             changed=self._pulse,
         )
 

@@ -17,6 +17,7 @@ from scalable.client.checkpoint_consumer import CheckpointSegment
 from scalable.client.connection import Endpoint
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox, OwnedSegment
+from scalable.client.prefetch import Prefetch
 from scalable.domain.errors import GenerationSuperseded, Internal, ScalableError, SegmentNotOwned
 from scalable.domain.subscriptions import BucketKey
 from scalable.wire.frames import (
@@ -65,7 +66,7 @@ async def test_a_former_ownership_says_nothing_of_the_present_one(
         "group",
         consumer="c",
         inbox=inbox,
-        prefetch=10,
+        prefetch=Prefetch(10),
         changed=lambda: None,
     )
     inbox.apply(assignment(assigned(0)))
