@@ -3,7 +3,7 @@
 from django.urls import URLPattern, path
 
 from scalable.api.paths import NAMESPACE, SEGMENT, TENANT, TOPIC
-from scalable.api.views import migration, namespace_policy, segment_stats, segments, tenants
+from scalable.api.views import layout, migration, namespace_policy, scaling, segment_stats, segments, tenants
 
 SEGMENT_SUBSCRIPTION = f"{SEGMENT}/subscription/<str:subscription>"
 
@@ -18,6 +18,10 @@ urlpatterns: list[URLPattern] = [
         namespace_policy.NamespacePolicyView.as_view(),
         name="namespace-policy",
     ),
+    path(f"{TOPIC}/locate", layout.LocateView.as_view(), name="locate"),
+    path(f"{TOPIC}/lineage", layout.LineageView.as_view(), name="lineage"),
+    path(f"{TOPIC}/prunedSegments", layout.HistoryView.as_view(), name="pruned-segments"),
+    path(f"{TOPIC}/operations/<str:operation_id>/retry", scaling.RetryView.as_view(), name="retry"),
     path(f"{TOPIC}/migrate", migration.MigrateView.as_view(), name="migrate"),
     path(
         f"{TOPIC}/segments/<str:segment_id>/stats",

@@ -67,9 +67,10 @@ class DeleteTopicQuery(Query):
 
 
 class ReshapeQuery(Query):
-    """The epoch that the caller saw; the request is refused when the layout has moved on."""
+    """The epoch that the caller saw: refused when the layout has moved on. `preview` changes nothing."""
 
     expected_epoch: Identifier | UnsetType = UNSET
+    preview: bool = False
 
 
 class RebucketQuery(ReshapeQuery):

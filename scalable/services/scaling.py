@@ -6,10 +6,17 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.errors import EpochMoved, OperationNotAbortable, SegmentClaimed, SegmentsFixed
+from scalable.domain import buckets
+from scalable.domain.errors import (
+    EpochMoved,
+    OperationNotAbortable,
+    OperationNotRetriable,
+    SegmentClaimed,
+    SegmentsFixed,
+)
 from scalable.domain.layout import Layout, ReshapePlan
 from scalable.domain.names import TopicName
-from scalable.domain.operations import Outcome, Phase, may_abort
+from scalable.domain.operations import OperationKind, Outcome, Phase, may_abort
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.store import decisions, topics
@@ -28,9 +35,12 @@ __all__ = [
     "request_merge",
     "request_rebucket",
     "request_split",
+    "retry_operation",
 ]
 
 MANUAL = "manual"
+Planner = Callable[[Layout], ReshapePlan]
+"""Plans a change on a layout, or raises why it cannot be."""
 
 
 def request_split(
@@ -49,7 +59,7 @@ def request_split(
     """
     return _request(
         name=name,
-        plan_on=lambda layout: layout.plan_split(segment_id, boundaries),
+        plan_on=planner_of_split(segment_id, boundaries),
         expected_epoch=expected_epoch,
         actor=actor,
         reason=reason,
@@ -71,9 +81,7 @@ def request_merge(
     """
     return _request(
         name=name,
-        plan_on=lambda layout: layout.plan_merge(
-            segment_ids, max_buckets=settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT
-        ),
+        plan_on=planner_of_merge(segment_ids),
         expected_epoch=expected_epoch,
         actor=actor,
         reason=reason,
@@ -94,20 +102,68 @@ def request_rebucket(
     Raises TopicNotFound, SegmentsFixed, EpochMoved, InvalidBucketCount, SegmentNotFound, SegmentNotActive,
     BucketCountUnchanged, SegmentClaimed.
     """
-    limit = settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT
     return _request(
         name=name,
-        plan_on=lambda layout: layout.plan_rebucket(segment_id, bucket_count, max_buckets=limit),
+        plan_on=planner_of_rebucket(segment_id, bucket_count),
         expected_epoch=expected_epoch,
         actor=actor,
         reason=reason,
     )
 
 
+def planner_of_split(segment_id: int, boundaries: Sequence[int] | None = None) -> Planner:
+    """Give what plans a split on a layout."""
+    return lambda layout: layout.plan_split(segment_id, boundaries)
+
+
+def planner_of_merge(segment_ids: Sequence[int]) -> Planner:
+    """Give what plans a merge on a layout, with this installation's limit of entry buckets."""
+    limit = settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT
+    return lambda layout: layout.plan_merge(segment_ids, max_buckets=limit)
+
+
+def planner_of_rebucket(segment_id: int, bucket_count: int) -> Planner:
+    """Give what plans a rebucket on a layout, with this installation's limit of entry buckets."""
+    limit = settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT
+    return lambda layout: layout.plan_rebucket(segment_id, bucket_count, max_buckets=limit)
+
+
+def retry_operation(*, name: TopicName, operation_id: str, actor: str) -> OperationView:
+    """Ask anew for what failed or was aborted, on the layout as it is; one that is under way is hurried on.
+
+    Raises TopicNotFound, OperationNotFound, OperationNotRetriable for one that succeeded, and what the
+    request itself raises now.
+    """
+    operation = store.of_topic(name, operation_id)
+    if operation.outcome is Outcome.SUCCEEDED:
+        raise OperationNotRetriable(operation_id=operation_id, problem="it succeeded")
+    if operation.outcome is None:
+        with transaction.atomic():
+            store.make_due(operation_id)
+            announce.publish(announce.OperationRequested(operation_id))
+        return operation
+    return _request(
+        name=name,
+        plan_on=_planner_of(operation.plan),
+        expected_epoch=None,
+        actor=actor,
+        reason=f"retry of {operation_id}",
+    )
+
+
+def _planner_of(plan: ReshapePlan) -> Planner:
+    if plan.kind is OperationKind.MERGE:
+        return planner_of_merge(plan.parent_ids)
+    (parent_id,) = plan.parent_ids
+    if plan.kind is OperationKind.REBUCKET:
+        return planner_of_rebucket(parent_id, buckets.bucket_count(plan.children[0].entry_bucket_splits))
+    return planner_of_split(parent_id, [child.hash_range.start for child in plan.children[1:]])
+
+
 def _request(
     *,
     name: TopicName,
-    plan_on: Callable[[Layout], ReshapePlan],
+    plan_on: Planner,
     expected_epoch: int | None,
     actor: str,
     reason: str,

@@ -234,6 +234,12 @@ def postpone(lease: OperationLease, *, error: Mapping[str, Any], seconds: float)
     _write(lease, error=dict(error), lease_holder=None, lease_expires_at=seconds_from_now(seconds))
 
 
+def make_due(operation_id: str) -> None:
+    """Let an unfinished operation that nobody drives be taken at once."""
+    rows = OperationRow.objects.filter(pk=_key(operation_id), outcome=None, lease_holder=None)
+    rows.update(lease_expires_at=None)
+
+
 def _ending(outcome: Outcome, error: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
         "outcome": outcome.value,

@@ -1,5 +1,6 @@
 """Splits, merges and rebuckets, their operations, and the autoscaler's policy and decisions."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ from rest_framework.response import Response
 
 from scalable.api.authentication import actor_of
 from scalable.api.doors import Door
+from scalable.api.layout_bodies import PreviewBody, preview_body
 from scalable.api.serializers import (
     DecisionsBody,
     EffectivePolicyBody,
@@ -33,6 +35,7 @@ from scalable.domain.errors import (
     OperationAborted,
     OperationNotAbortable,
     OperationNotFound,
+    OperationNotRetriable,
     PolicyInvalid,
     PolicyUnreadable,
     SegmentClaimed,
@@ -43,10 +46,13 @@ from scalable.domain.errors import (
     SegmentTooNarrow,
     TopicNotFound,
 )
-from scalable.services import scaling, topics
+from scalable.services import previewing, scaling, topics
+from scalable.services.previewing import Preview
+from scalable.services.scaling import OperationView as StoredOperation
 
-RESHAPE_ANSWERS: dict[int, Any] = {204: None, 202: OperationBody}
+RESHAPE_ANSWERS: dict[int, Any] = {204: None, 202: OperationBody, 200: PreviewBody}
 RESHAPE_HEADERS = {"Location": "with 202, the address of the operation"}
+RETRY_ANSWERS: dict[int, Any] = {204: None, 202: OperationBody}
 RESHAPE_ERRORS = (
     TopicNotFound,
     SegmentNotFound,
@@ -70,17 +76,19 @@ class ReshapeView(DoorView):
         named = self.query(ReshapeQuery).expected_epoch
         return None if named is UNSET else named
 
+    def reshape(
+        self, request: Request, ask: Callable[..., StoredOperation], tell: Callable[..., Preview], **what: Any
+    ) -> Response:
+        """Do it and answer, or tell what it would do."""
+        if self.query(ReshapeQuery).preview:
+            return Response(preview_body(tell(**what, expected_epoch=self.expected_epoch)))
+        start = partial(ask, **what, expected_epoch=self.expected_epoch, actor=actor_of(request))
+        return answer_operation(request, start)
+
     def merge(self, request: Request, path: dict[str, str], segment_ids: list[int]) -> Response:
         """Merge and answer."""
-        start = partial(
-            scaling.request_merge,
-            name=topic_of(path),
-            segment_ids=segment_ids,
-            expected_epoch=self.expected_epoch,
-            actor=actor_of(request),
-            reason="manual",
-        )
-        return answer_operation(request, start)
+        what = {"name": topic_of(path), "segment_ids": segment_ids}
+        return self.reshape(request, scaling.request_merge, previewing.preview_merge, **what)
 
 
 class SplitView(ReshapeView):
@@ -100,16 +108,14 @@ class SplitView(ReshapeView):
     }
 
     def post(self, request: Request, **path: str) -> Response:
-        start = partial(
+        return self.reshape(
+            request,
             scaling.request_split,
+            previewing.preview_split,
             name=topic_of(path),
             segment_id=segment_id_of(path),
             boundaries=body_of(request, SplitBody, default=SplitBody()).boundaries,
-            expected_epoch=self.expected_epoch,
-            actor=actor_of(request),
-            reason="manual",
         )
-        return answer_operation(request, start)
 
 
 class MergeView(ReshapeView):
@@ -165,17 +171,14 @@ class RebucketView(ReshapeView):
     }
 
     def post(self, request: Request, **path: str) -> Response:
-        query = self.query(RebucketQuery)
-        start = partial(
+        return self.reshape(
+            request,
             scaling.request_rebucket,
+            previewing.preview_rebucket,
             name=topic_of(path),
             segment_id=segment_id_of(path),
-            bucket_count=query.bucket_count,
-            expected_epoch=None if query.expected_epoch is UNSET else query.expected_epoch,
-            actor=actor_of(request),
-            reason="manual",
+            bucket_count=self.query(RebucketQuery).bucket_count,
         )
-        return answer_operation(request, start)
 
 
 class OperationsView(DoorView):
@@ -236,6 +239,39 @@ class AbortView(DoorView):
             name=topic_of(path), operation_id=path["operation_id"], actor=actor_of(request)
         )
         return Response(operation.to_json())
+
+
+class RetryView(DoorView):
+    """An operation that failed or was aborted, asked for anew."""
+
+    tag = "Split and merge"
+    doors = {
+        "POST": Door(
+            summary="Ask anew for what failed or was aborted; hurry on what is under way",
+            right=Right.ADMIN,
+            answers=RETRY_ANSWERS,
+            errors=(
+                *RESHAPE_ERRORS,
+                OperationNotFound,
+                OperationNotRetriable,
+                SegmentTooNarrow,
+                InvalidBoundaries,
+                SegmentsNotAdjacent,
+                InvalidBucketCount,
+                BucketCountUnchanged,
+            ),
+            headers=RESHAPE_HEADERS,
+        ),
+    }
+
+    def post(self, request: Request, **path: str) -> Response:
+        start = partial(
+            scaling.retry_operation,
+            name=topic_of(path),
+            operation_id=path["operation_id"],
+            actor=actor_of(request),
+        )
+        return answer_operation(request, start)
 
 
 class DecisionsView(DoorView):

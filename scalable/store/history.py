@@ -1,0 +1,67 @@
+"""Rows of segments that were pruned, and who reads which segment now."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db.models import QuerySet
+
+from scalable.domain.keyspace import HashRange
+from scalable.models import Assignment, PrunedSegment
+from scalable.store.clock import milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class PastSegment:
+    """A segment that was pruned, with all parents and children that it had."""
+
+    segment_id: int
+    hash_range: HashRange
+    parent_ids: tuple[int, ...]
+    child_ids: tuple[int, ...]
+    created_epoch: int
+    sealed_epoch: int
+    created_at_ms: int
+    sealed_at_ms: int
+    pruned_at_ms: int
+    end_offset: int
+
+
+def page(incarnation: int, *, limit: int, offset: int = 0) -> tuple[list[PastSegment], int]:
+    """A page of a topic's pruned segments, those pruned last first, and how many are remembered."""
+    rows = PrunedSegment.objects.filter(topic_id=incarnation).order_by("-pk")
+    return _views(rows[offset : offset + limit]), rows.count()
+
+
+def holding(incarnation: int, hash16: int, *, limit: int) -> list[PastSegment]:
+    """The pruned segments that held a hash, the newest of them."""
+    rows = PrunedSegment.objects.filter(
+        topic_id=incarnation, hash_start__lte=hash16, hash_end__gte=hash16
+    ).order_by("-created_epoch", "-segment_id")
+    return _views(rows[:limit])
+
+
+def owners(incarnation: int, segment_ids: Collection[int]) -> dict[tuple[int, int, int], str]:
+    """Who reads these segments: consumers by subscription's id, segment and entry bucket."""
+    rows = Assignment.objects.filter(
+        subscription__topic_id=incarnation, segment_id__in=segment_ids, owner__isnull=False
+    )
+    found = rows.values_list("subscription_id", "segment_id", "bucket", "owner")
+    return {(key, segment_id, bucket): str(owner) for key, segment_id, bucket, owner in found}
+
+
+def _views(rows: QuerySet[PrunedSegment]) -> list[PastSegment]:
+    return [
+        PastSegment(
+            row.segment_id,
+            HashRange(row.hash_start, row.hash_end),
+            tuple(row.parent_ids),
+            tuple(row.child_ids),
+            row.created_epoch,
+            row.sealed_epoch,
+            milliseconds(row.created_at),
+            milliseconds(row.sealed_at),
+            milliseconds(row.pruned_at),
+            row.end_offset,
+        )
+        for row in rows
+    ]
