@@ -16,6 +16,7 @@ from launch.instance import Instance
 from launch.prepare import PASSWORD_FILE, SUPERUSER
 from launch.process import ROOT, LaunchError
 from launch.supervisor import Report
+from launch.tls import Tls
 
 FAST_TESTS = ("tests/domain", "tests/wire", "tests/store", "tests/services")
 DEFAULT_DATA = ROOT / ".data"
@@ -83,7 +84,9 @@ def up(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--no-spark", action="store_true", help="without the load reporter; implies --no-demo"
     )
+    _add_tls_options(parser)
     options = parser.parse_args(argv)
+    tls = _tls_of(options)
     interrupt_by_signal()
     report = reporter(sys.stdout)
     with Instance(
@@ -94,12 +97,38 @@ def up(argv: Sequence[str]) -> int:
         workers=options.workers,
         with_spark=not options.no_spark,
         echo=options.verbose,
+        tls=tls,
     ) as instance:
         try:
             _serve(instance, with_demo=not (options.no_demo or options.no_spark))
         except KeyboardInterrupt:
             report("stopping")
     return 0
+
+
+def _add_tls_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("encryption", "PEM files; the key must be this account's alone")
+    group.add_argument("--tls-cert", type=Path, metavar="F", help="certificate of the nodes, with its chain")
+    group.add_argument("--tls-key", type=Path, metavar="F", help="its key")
+    group.add_argument(
+        "--tls-client-ca",
+        type=Path,
+        metavar="F",
+        help="let in only whom these authorities signed (the certificate of the nodes among them)",
+    )
+
+
+def _tls_of(options: argparse.Namespace) -> Tls | None:
+    """The encryption that was asked for, checked; raises LaunchError."""
+    given = (options.tls_cert, options.tls_key)
+    if not any((*given, options.tls_client_ca)):
+        return None
+    if not all(given):
+        raise LaunchError("encryption wants both --tls-cert and --tls-key")
+    client_ca: Path | None = options.tls_client_ca
+    tls = Tls(given[0].resolve(), given[1].resolve(), client_ca.resolve() if client_ca else None)
+    tls.check()
+    return tls
 
 
 def _serve(instance: Instance, *, with_demo: bool) -> NoReturn:

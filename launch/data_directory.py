@@ -4,7 +4,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,9 +108,18 @@ class DataDirectory:
         known = self.read_json("ports.json")
         return {str(name): int(port) for name, port in known.items()} if isinstance(known, dict) else {}
 
-    def publish(self, urls: Sequence[str]) -> RunningServices:
-        """Tell other commands where the web nodes of the instance that runs here can be reached."""
-        self.write_json("services.json", {"url": urls[0], "urls": list(urls), "pid": os.getpid()})
+    def publish(self, urls: Sequence[str], environment: Mapping[str, str] | None = None) -> RunningServices:
+        """Tell other commands where the web nodes of the instance that runs here can be reached.
+
+        `environment` is what a process needs that calls them.
+        """
+        told = {
+            "url": urls[0],
+            "urls": list(urls),
+            "environment": dict(environment or {}),
+            "pid": os.getpid(),
+        }
+        self.write_json("services.json", told)
         return self._services(urls)
 
     def withdraw(self) -> None:
@@ -121,6 +130,7 @@ class DataDirectory:
         known = self.read_json("services.json")
         if not isinstance(known, dict) or not self._locked_by_another():
             return None
+        os.environ.update(known.get("environment") or {})
         return self._services(known.get("urls") or [str(known["url"])])
 
     def _services(self, urls: Sequence[str]) -> RunningServices:

@@ -11,10 +11,11 @@ from launch import prepare
 from launch.data_directory import DataDirectory, RunningServices
 from launch.embedded import embedded_postgres, embedded_valkey
 from launch.java import java_environment
-from launch.ports import HOST, free_port, is_free
+from launch.ports import free_port, is_free
 from launch.process import LaunchError, ProcessSpec
-from launch.services import SETTINGS, beat_spec, reporter_spec, web_spec, worker_spec
+from launch.services import SETTINGS, beat_spec, node_url, reporter_spec, web_spec, worker_spec
 from launch.supervisor import Report, Supervisor
+from launch.tls import Tls
 
 DEFAULT_PORT = 8080
 
@@ -38,8 +39,10 @@ class Instance:
         with_spark: bool = True,
         echo: bool = False,
         settings: Mapping[str, str] | None = None,
+        tls: Tls | None = None,
     ) -> None:
-        self._settings = dict(settings or {})
+        self._tls = tls
+        self._settings = {**(settings or {}), **(tls.environment() if tls else {})}
         self._nodes, self._workers = nodes, workers
         self._with_spark = with_spark
         self._directory = DataDirectory(data_directory)
@@ -104,7 +107,8 @@ class Instance:
         known = self._directory.ports()
         ports = self._web_ports(known)
         environment = {**self._settings, **self._addresses(known), **self._secrets()}
-        urls = [f"http://{HOST}:{port}" for port in ports.values()]
+        urls = [node_url(port, self._tls) for port in ports.values()]
+        os.environ.update(self._tls.environment() if self._tls else {})  # this process calls the nodes, too
         self._directory.write_json("ports.json", {**known, **ports})
         self._database_url = environment["DATABASE_URL"]
         self._prepare({**environment, "SCALABLE_NODE_URL": urls[0]})
@@ -112,12 +116,12 @@ class Instance:
         if self._with_spark:
             self._start_reporter(urls)
         self._supervisor.watch()
-        self._services = self._directory.publish(urls)
+        self._services = self._directory.publish(urls, self._tls.environment() if self._tls else {})
 
     def _start_product(self, ports: dict[str, int], environment: dict[str, str]) -> None:
         """Start nodes and workers side by side, then beat."""
         launched = [
-            (name, self._supervisor.launch(_node_spec(name, port, environment)))
+            (name, self._supervisor.launch(_node_spec(name, port, environment, self._tls)))
             for name, port in ports.items()
         ]
         launched += [
@@ -186,7 +190,9 @@ class Instance:
         if java is None:
             self._report("no Java 17 or newer found: load is not reported, topics scale by consumers alone")
             return
-        self._supervisor.launch(reporter_spec(urls=urls, directory=self._directory.path, java=java))
+        self._supervisor.launch(
+            reporter_spec(urls=urls, directory=self._directory.path, java=java, tls=self._tls)
+        )
         self._report("Spark load reporter started")
 
 
@@ -195,6 +201,6 @@ def _numbered(name: str, count: int) -> list[str]:
     return [name, *(f"{name}-{number}" for number in range(2, count + 1))]
 
 
-def _node_spec(name: str, port: int, environment: dict[str, str]) -> ProcessSpec:
-    url = f"http://{HOST}:{port}"
-    return web_spec(port=port, environment={**environment, "SCALABLE_NODE_URL": url}, name=name)
+def _node_spec(name: str, port: int, environment: dict[str, str], tls: Tls | None) -> ProcessSpec:
+    url = node_url(port, tls)
+    return web_spec(port=port, environment={**environment, "SCALABLE_NODE_URL": url}, name=name, tls=tls)

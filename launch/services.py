@@ -9,11 +9,12 @@ from celery import Celery
 
 from launch.ports import HOST
 from launch.process import ProcessSpec
+from launch.tls import Tls
 
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "scalable.settings", "PYTHONUNBUFFERED": "1"}
 
 
-def server_argv(application: str, *, port: int) -> tuple[str, ...]:
+def server_argv(application: str, *, port: int, tls: Tls | None = None) -> tuple[str, ...]:
     """Give the command line of the ASGI server for an application.
 
     Frames are not compressed: a compressor for each socket costs more memory and processor than small frames
@@ -23,18 +24,31 @@ def server_argv(application: str, *, port: int) -> tuple[str, ...]:
         *(sys.executable, "-m", "uvicorn", application, "--host", HOST, "--port", str(port)),
         *("--lifespan", "on", "--timeout-graceful-shutdown", "3", "--log-level", "info"),
         *("--no-access-log", "--ws-per-message-deflate", "false"),
+        *(tls.server_options if tls else ()),
     )
 
 
-def web_spec(*, port: int, environment: Mapping[str, str], name: str = "web") -> ProcessSpec:
-    """Describe a web node that listens on `port`; it is ready when `/livez` answers."""
-    url = f"http://{HOST}:{port}"
+def web_spec(
+    *, port: int, environment: Mapping[str, str], name: str = "web", tls: Tls | None = None
+) -> ProcessSpec:
+    """Describe a web node that listens on `port`, encrypted or not; it is ready when `/livez` answers."""
+    url = node_url(port, tls)
     return ProcessSpec(
         name=name,
-        argv=server_argv("scalable.asgi:application", port=port),
-        environment={**SETTINGS, "SCALABLE_NODE_URL": url, **environment},
-        ready=lambda: serves(f"{url}/livez"),
+        argv=server_argv("scalable.asgi:application", port=port, tls=tls),
+        environment={
+            **SETTINGS,
+            "SCALABLE_NODE_URL": url,
+            **(tls.environment() if tls else {}),
+            **environment,
+        },
+        ready=lambda: serves(f"{url}/livez", tls),
     )
+
+
+def node_url(port: int, tls: Tls | None = None) -> str:
+    """Give the address of the web node that listens on `port`."""
+    return f"https://{tls.host}:{port}" if tls else f"http://{HOST}:{port}"
 
 
 def worker_spec(*, environment: Mapping[str, str], name: str = "worker", concurrency: int = 4) -> ProcessSpec:
@@ -67,7 +81,9 @@ def beat_spec(*, environment: Mapping[str, str], schedule: Path) -> ProcessSpec:
     )
 
 
-def reporter_spec(*, urls: Sequence[str], directory: Path, java: Mapping[str, str]) -> ProcessSpec:
+def reporter_spec(
+    *, urls: Sequence[str], directory: Path, java: Mapping[str, str], tls: Tls | None = None
+) -> ProcessSpec:
     """Describe the Spark job that turns load samples into load reports, for any of the nodes.
 
     It works through the public API alone: addresses and secrets of the servers behind it are withheld.
@@ -84,16 +100,17 @@ def reporter_spec(*, urls: Sequence[str], directory: Path, java: Mapping[str, st
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": HOST,
             **java,
+            **(tls.environment() if tls else {}),
         },
         withheld=("DATABASE_URL", "REDIS_URL", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"),
         stop_timeout_seconds=5,  # a job that is killed resumes from its checkpoint
     )
 
 
-def serves(url: str) -> bool:
+def serves(url: str, tls: Tls | None = None) -> bool:
     """Tell whether an address answers 200."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as response:
+        with urllib.request.urlopen(url, timeout=2, context=tls.context if tls else None) as response:
             return bool(response.status == 200)
     except OSError:
         return False

@@ -7,12 +7,15 @@ waited for; whatever else goes wrong is raised as NodeRefused or NodeUnavailable
 from __future__ import annotations
 
 import json
+import os
+import ssl
 import struct
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from http.client import HTTPException
 from itertools import cycle
 from typing import Any
@@ -20,6 +23,7 @@ from urllib.parse import quote, urlencode
 
 from scalable.domain.checkpoint import SegmentExtent
 from scalable.domain.names import TopicName
+from scalable.wire.tls import client_context
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
@@ -96,11 +100,23 @@ class NodeClient:
         urls = cycle(url.rstrip("/") for url in self.url.split(","))
 
         def once() -> Answer:
-            request = urllib.request.Request(next(urls) + path, data=body, headers=headers, method=method)
-            with urllib.request.urlopen(request, timeout=self.timeout_seconds) as response:
+            url = next(urls)
+            tls = _tls() if url.startswith("https:") else None
+            request = urllib.request.Request(url + path, data=body, headers=headers, method=method)
+            with urllib.request.urlopen(request, timeout=self.timeout_seconds, context=tls) as response:
                 return response.read(), response.headers
 
         return _patiently(once, f"{method} {path}", self.patience_seconds)
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """How encrypted nodes are met, as the environment of the client library says it."""
+    return client_context(
+        ca_file=os.environ.get("SCALABLE_TLS_CA", ""),
+        cert_file=os.environ.get("SCALABLE_TLS_CERT", ""),
+        key_file=os.environ.get("SCALABLE_TLS_KEY", ""),
+    )
 
 
 def _patiently(once: Callable[[], Answer], what: str, patience_seconds: float) -> Answer:

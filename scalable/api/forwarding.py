@@ -1,13 +1,17 @@
 """Answers of a topic's leader, given by another node: only the leader remembers who is connected."""
 
 import logging
+import ssl
+from functools import cache
 from typing import Any
 
 import httpx
+from django.conf import settings
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from scalable.api.node import node
+from scalable.wire.tls import client_context
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +35,20 @@ def answer_of_leader(request: Request, url: str | None) -> Response | None:
             headers={**headers, FORWARDED_HEADER: "1"},
             timeout=TIMEOUT_SECONDS,
             trust_env=False,
+            verify=_tls() if str(url).startswith("https:") else True,
         )
         body: Any = answer.json()
     except (httpx.HTTPError, ValueError) as error:
         logger.info("The leader at %s does not answer: %s", url, error)
         return None
     return Response(body) if answer.is_success else None
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    """How this node meets others: it shows them its own certificate, where it has one."""
+    return client_context(
+        ca_file=settings.SCALABLE_TLS_CA,
+        cert_file=settings.SCALABLE_TLS_CERT,
+        key_file=settings.SCALABLE_TLS_KEY,
+    )

@@ -205,6 +205,7 @@ async def _connect(endpoint: Endpoint, address: str) -> ClientConnection:
             address,
             subprotocols=[Subprotocol(SUBPROTOCOL)],
             additional_headers=endpoint.headers,
+            ssl=endpoint.tls if address.startswith("wss:") else None,
             compression=None,
             proxy=None if endpoint.is_loopback else True,
             max_size=MAX_RECEIVED_BYTES,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import os
+import ssl
 from collections.abc import Sequence
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from scalable.domain.names import NamespaceName, TopicName
+from scalable.wire.tls import client_context
 
 SOCKET_ROOT = "/ws/v2/scalable"
 
@@ -21,10 +24,16 @@ class Endpoint:
     and the next one is in use from then on. Those who were given the same endpoint move on together.
     """
 
-    def __init__(self, url: Urls, token: str) -> None:
-        """Take the nodes in their order of preference; raises ValueError when one is no http(s) URL."""
+    def __init__(self, url: Urls, token: str, *, tls: ssl.SSLContext | None = None) -> None:
+        """Take the nodes in their order of preference; raises ValueError when one is no http(s) URL.
+
+        Encrypted nodes are met with `tls`, else as the environment says: `SCALABLE_TLS_CA` is trusted in
+        place of what the system trusts, and `SCALABLE_TLS_CERT` with `SCALABLE_TLS_KEY` is shown. Raises
+        OSError when such a file cannot be read.
+        """
         self.urls = _parsed(url)
         self.token = token
+        self.tls = tls or (_tls_of_environment() if any("https:" in each for each in self.urls) else None)
         self._used = 0
 
     def __repr__(self) -> str:
@@ -62,7 +71,7 @@ class Endpoint:
         if url is None:
             return self
         first = url.rstrip("/")
-        return Endpoint((first, *(known for known in self.urls if known != first)), self.token)
+        return Endpoint((first, *(known for known in self.urls if known != first)), self.token, tls=self.tls)
 
     def socket_url(self, kind: str, about: TopicName | NamespaceName, *more: str) -> str:
         """Give the address of a socket, as in `ws://host/ws/v2/scalable/lookup/tenant/namespace/topic`."""
@@ -81,3 +90,11 @@ def _parsed(url: Urls) -> tuple[str, ...]:
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError(f"{each!r} is not the http(s) URL of a node")
     return urls
+
+
+def _tls_of_environment() -> ssl.SSLContext:
+    return client_context(
+        ca_file=os.environ.get("SCALABLE_TLS_CA", ""),
+        cert_file=os.environ.get("SCALABLE_TLS_CERT", ""),
+        key_file=os.environ.get("SCALABLE_TLS_KEY", ""),
+    )

@@ -26,6 +26,7 @@ class RestClient:
             headers=self._endpoint.headers,
             timeout=timeout_seconds,
             trust_env=not self._endpoint.is_loopback,
+            verify=self._endpoint.tls or True,
         )
 
     def __enter__(self) -> Self:
