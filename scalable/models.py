@@ -10,7 +10,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from django.db.models import F, Func, Q, Value
 
-from scalable import access_models  # noqa: F401 - where Django looks for models
+from scalable import access_models, audit_models  # noqa: F401 - where Django looks for models
 
 
 def _hash_range() -> Func:

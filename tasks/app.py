@@ -9,6 +9,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
 
 STORE_SWEEP_SECONDS = 60
 NAMESPACE_SWEEP_SECONDS = 10
+CHANGES_TRIM_SECONDS = 60
+AUDIT_SWEEP_SECONDS = 600
 RETENTION_TICK_SECONDS = min(5.0, settings.SCALABLE_RETENTION_SWEEP_SECONDS)
 """Ticks are more frequent than the sweeps of one topic, so that many topics are spread over them."""
 
@@ -37,6 +39,16 @@ app.conf.beat_schedule = {
         "task": "tasks.jobs.finish_namespace_deletions",
         "schedule": NAMESPACE_SWEEP_SECONDS,
         "options": {"expires": NAMESPACE_SWEEP_SECONDS},
+    },
+    "trim-topic-changes": {
+        "task": "tasks.jobs.trim_topic_changes",
+        "schedule": CHANGES_TRIM_SECONDS,
+        "options": {"expires": CHANGES_TRIM_SECONDS},
+    },
+    "forget-old-audit": {
+        "task": "tasks.jobs.forget_old_audit",
+        "schedule": AUDIT_SWEEP_SECONDS,
+        "options": {"expires": AUDIT_SWEEP_SECONDS},
     },
     "autoscale-tick": {
         "task": "tasks.jobs.autoscale_tick",

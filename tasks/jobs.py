@@ -3,7 +3,7 @@
 from celery import shared_task
 
 from scalable import trace
-from scalable.services import autoscaling, driver, namespaces, pruning, sweeping
+from scalable.services import auditing, autoscaling, driver, namespace_watching, namespaces, pruning, sweeping
 from tasks.runner import runner_name
 
 
@@ -36,6 +36,18 @@ def sweep_retention() -> None:
 def finish_namespace_deletions() -> None:
     """Go on with deletions of namespaces that a process began and did not end."""
     namespaces.finish_deletions()
+
+
+@shared_task
+def trim_topic_changes() -> None:
+    """Forget changes of namespaces that every watcher has seen."""
+    namespace_watching.trim_changes()
+
+
+@shared_task
+def forget_old_audit() -> None:
+    """Drop events of the audit that are older than they need be kept."""
+    auditing.forget_old()
 
 
 @shared_task

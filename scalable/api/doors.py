@@ -11,6 +11,7 @@ from scalable.domain.errors import (
     Internal,
     InvalidName,
     InvalidParameter,
+    ReadOnly,
     ScalableError,
     TooManyRequests,
     Unauthenticated,
@@ -29,6 +30,7 @@ COMMON_ERRORS: tuple[type[ScalableError], ...] = (
     TooManyRequests,
     Internal,
     Unavailable,
+    ReadOnly,
 )
 """What every door may refuse with."""
 
@@ -57,3 +59,8 @@ class Door:
     """Where the right must hold: in what the path names, down to this level."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of the answer that carry something, with what they carry."""
+
+    def changes(self, method: str, query: Query | None = None) -> bool:
+        """Tell whether a request changes what users made: no preview does, nor the machinery's own doors."""
+        reads = method in {"GET", "HEAD"} or getattr(query, "preview", False)
+        return not reads and self.right is not Right.SYSTEM

@@ -56,6 +56,7 @@ ANSWERS: dict[str, Answer] = {
     # Who asks.
     "unauthenticated": Answer(401, 4401),
     "forbidden": Answer(403, 4403),
+    "read_only": Answer(403, 4403),
     # What is asked for is not there.
     "namespace_not_found": Answer(404, 4404),
     "node_not_found": Answer(404, 4404),

@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from scalable.api import admin_urls
 from scalable.api.paths import FIGURES, LOAD, NAMESPACE, SUBSCRIPTION, TENANT, TOPIC, TOPICS
 from scalable.api.views import (
+    audit,
     description,
     lifetimes,
     loads,
@@ -80,6 +81,7 @@ urlpatterns: list[URLPattern] = [
         permissions.NamespaceRolePermissionsView,
     ),
     *_permissions("topic", TOPIC, permissions.TopicPermissionsView, permissions.TopicRolePermissionsView),
+    path("admin/v2/audit", audit.AuditView.as_view(), name="audit"),
     path("admin/v2/tokens", tokens.TokensView.as_view(), name="tokens"),
     path("admin/v2/tokens/<str:token_id>", tokens.TokenView.as_view(), name="token"),
     path("openapi.json", description.DescriptionView.as_view(), name="openapi"),

@@ -14,6 +14,7 @@ Permissions = dict[str, list[str]]
 TENANT_ROOT = "/admin/v2/tenants"
 NAMESPACE_ROOT = "/admin/v2/namespaces"
 TOKEN_ROOT = "/admin/v2/tokens"
+AUDIT_PATH = "/admin/v2/audit"
 
 
 class AccessAdmin(RestClient):
@@ -69,6 +70,34 @@ class AccessAdmin(RestClient):
     def revoke_token(self, token_id: str) -> None:
         """Revoke a token for ever, which closes the sockets that it opened; raises TokenNotFound."""
         self._call("DELETE", f"{TOKEN_ROOT}/{quoted(token_id)}")
+
+    def audit(
+        self,
+        *,
+        actor: str = "",
+        action: str = "",
+        target: str = "",
+        outcome: str = "",
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        below_id: int | None = None,
+        limit: int = 100,
+    ) -> list[Json]:
+        """List what was done or tried, the newest first; read on with the last `eventId` as `below_id`.
+
+        `target` also finds what lies below it. Superusers only.
+        """
+        given = {
+            "actor": actor,
+            "action": action,
+            "target": target,
+            "outcome": outcome,
+            "fromMs": from_ms,
+            "toMs": to_ms,
+            "belowId": below_id,
+        }
+        params: Json = {name: value for name, value in given.items() if value not in ("", None)}
+        return listed(self._json("GET", AUDIT_PATH, params={**params, "limit": limit}), "events")
 
 
 def _tenant_path(tenant: str, *role: str) -> str:

@@ -8,7 +8,7 @@ from django.db import transaction
 from scalable.domain.access import GRANTABLE, Right, Scope
 from scalable.domain.errors import AccessFull, InvalidParameter, NamespaceDeleting, TenantFixed
 from scalable.domain.names import validate_part
-from scalable.services import rules
+from scalable.services import auditing, rules
 from scalable.store import access as store
 from scalable.store import namespaces, tenants
 
@@ -45,7 +45,11 @@ def grant(*, scope: Scope, role: str, actions: Collection[str], actor: str) -> N
         _hold(scope)
         if not store.has_grant(scope, role):
             _check_room(scope)
+        before = store.grants_at(scope).get(role)
         store.put_grant(scope, role, rights)
+        auditing.record(
+            "grant.set", _named(scope, role), actor=actor, before=_actions(before), after=_actions(rights)
+        )
         rules.changed()
 
 
@@ -56,7 +60,9 @@ def revoke(*, scope: Scope, role: str, actor: str) -> None:
     """
     _check_exists(scope)
     with transaction.atomic():
+        before = store.grants_at(scope).get(role)
         if store.delete_grant(scope, role):
+            auditing.record("grant.remove", _named(scope, role), actor=actor, before=_actions(before))
             rules.changed()
 
 
@@ -64,6 +70,15 @@ def forget(*, scope: Scope) -> None:
     """Take away all grants in a scope that is deleted: who makes the name anew grants anew."""
     if store.delete_grants_within(scope):
         rules.changed()
+
+
+def _named(scope: Scope, role: str) -> str:
+    parts = (scope.tenant, scope.namespace, scope.topic)
+    return f"{'/'.join(part for part in parts if part)}/permissions/{role}"
+
+
+def _actions(rights: Collection[Right] | None) -> dict[str, list[str]] | None:
+    return None if rights is None else {"actions": sorted(right.value for right in rights)}
 
 
 def _check_names(scope: Scope, role: str) -> None:

@@ -9,6 +9,7 @@ from django.db import transaction
 from scalable.domain.errors import InvalidParameter
 from scalable.domain.lifetimes import FOR_EVER_SECONDS, Resolved, resolve
 from scalable.domain.names import TopicName
+from scalable.services import auditing
 from scalable.store import retention as store
 from scalable.store import topics
 from scalable.store.subscriptions import incarnation_of
@@ -65,6 +66,8 @@ def set_topic_lifetimes(*, name: TopicName, lifetimes: Lifetimes, actor: str) ->
     _check(lifetimes)
     with transaction.atomic():
         topic = topics.lock(name)
+        before = _described(Lifetimes(*store.read_lifetimes(topic.incarnation)[0]))
+        auditing.record("topic.lifetimes", name, actor=actor, before=before, after=_described(lifetimes))
         store.write_topic_lifetimes(
             topic.incarnation, lifetimes.retention_seconds, lifetimes.session_grace_seconds
         )
@@ -78,9 +81,26 @@ def namespace_lifetimes(*, tenant: str, namespace: str) -> Lifetimes:
 def set_namespace_lifetimes(*, tenant: str, namespace: str, lifetimes: Lifetimes, actor: str) -> None:
     """Replace what a namespace sets for its topics; raises NamespaceNotFound, InvalidParameter."""
     _check(lifetimes)
-    store.write_namespace_lifetimes(
-        topics.namespace_id(tenant, namespace), lifetimes.retention_seconds, lifetimes.session_grace_seconds
-    )
+    with transaction.atomic():
+        namespace_id = topics.namespace_id(tenant, namespace)
+        before = _described(Lifetimes(*store.read_namespace_lifetimes(namespace_id)))
+        auditing.record(
+            "namespace.lifetimes",
+            f"{tenant}/{namespace}",
+            actor=actor,
+            before=before,
+            after=_described(lifetimes),
+        )
+        store.write_namespace_lifetimes(
+            namespace_id, lifetimes.retention_seconds, lifetimes.session_grace_seconds
+        )
+
+
+def _described(lifetimes: Lifetimes) -> dict[str, float | None]:
+    return {
+        "retentionSeconds": lifetimes.retention_seconds,
+        "sessionGraceSeconds": lifetimes.session_grace_seconds,
+    }
 
 
 def _check(lifetimes: Lifetimes) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 from django.db import transaction
 
 from scalable.domain.policy import parse_override, resolve, validate
+from scalable.services import auditing
 from scalable.services.lifetimes import Lifetimes
 from scalable.store import namespaces as store
 
@@ -37,6 +38,13 @@ def set_auto_scale_policy(*, tenant: str, namespace: str, override: object, acto
     with transaction.atomic():
         found = store.lock(tenant, namespace)
         validate(resolve(namespace=parsed).policy)
+        auditing.record(
+            "namespace.policy",
+            found,
+            actor=actor,
+            before=store.settings_of(tenant, namespace).auto_scale_policy,
+            after=parsed,
+        )
         store.write_auto_scale_policy(found.namespace_id, parsed)
 
 
@@ -44,4 +52,6 @@ def remove_auto_scale_policy(*, tenant: str, namespace: str, actor: str) -> None
     """Let a namespace set nothing of the policy; raises NamespaceNotFound."""
     with transaction.atomic():
         found = store.lock(tenant, namespace)
+        before = store.settings_of(tenant, namespace).auto_scale_policy
+        auditing.record("namespace.policy", found, actor=actor, before=before)
         store.write_auto_scale_policy(found.namespace_id, None)

@@ -14,7 +14,7 @@ from scalable.domain.errors import (
     TopicNotFound,
 )
 from scalable.domain.names import validate_part
-from scalable.services import grants
+from scalable.services import auditing, grants
 from scalable.services.topics import delete_topic
 from scalable.store import namespaces as store
 from scalable.store import tenants
@@ -39,6 +39,7 @@ def create_namespace(*, tenant: str, namespace: str, actor: str) -> None:
     with transaction.atomic():
         tenants.hold(tenant)
         found = store.insert(tenant, namespace)
+        auditing.record("namespace.create", found, actor=actor)
     if found.deleting:
         raise NamespaceDeleting(namespace=str(found))
 
@@ -57,6 +58,7 @@ def delete_namespace(*, tenant: str, namespace: str, force: bool = False, actor:
         if topics and not force and not found.deleting:
             raise NamespaceNotEmpty(namespace=str(found), topics=topics)
         store.begin_deleting(found.namespace_id)
+        auditing.record("namespace.delete", found, actor=actor, before={"topics": topics})
     return _delete_topics(found, actor)
 
 

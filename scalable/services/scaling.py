@@ -19,6 +19,7 @@ from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind, Outcome, Phase, may_abort
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services import auditing
 from scalable.store import decisions, topics
 from scalable.store import operations as store
 from scalable.store.decisions import SYSTEM_TENANT, DecisionView
@@ -193,6 +194,12 @@ def _begin(topic: TopicView, plan: ReshapePlan, *, actor: str, reason: str) -> O
     operation = store.insert(
         incarnation=topic.incarnation, topic=topic.name, plan=plan, actor=actor, reason=reason
     )
+    auditing.record(
+        f"operation.{operation.kind.value.lower()}",
+        topic.name,
+        actor=actor,
+        after={"operationId": operation.operation_id, "reason": reason, **plan.to_json()},
+    )
     announce.publish(announce.OperationRequested(operation.operation_id))
     announce_step(operation, revision)
     return operation
@@ -230,6 +237,7 @@ def abort_operation(*, name: TopicName, operation_id: str, actor: str) -> Operat
             if operation.outcome is not None or not may_abort(operation.phase):
                 raise OperationNotAbortable(operation_id=operation_id, phase=operation.phase.value)
             store.abort(operation_id)
+            auditing.record("operation.abort", name, actor=actor, after={"operationId": operation_id})
             announce_step(operation, topics.raise_revision(topic.incarnation))
     delete_children(operation)
     return store.read(operation_id)

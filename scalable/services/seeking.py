@@ -16,6 +16,7 @@ from scalable.domain.names import TopicName, validate_part
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services import auditing
 from scalable.services.backlogs import Backlog, Look, SegmentBacklog, backlog_of, pending_in, positions_of
 from scalable.services.cursors import Cursor, Move, cursors_in, moving_cursors
 from scalable.services.positions import Extent, Start, positions_of_start
@@ -137,6 +138,11 @@ def _move(name: TopicName, subscription: str, planner: _Planner, *, preview: boo
         plan = planner(topic, locked, backlog)
         with moving_cursors(plan.moves):
             _follow(locked, plan)
+        auditing.record(
+            "subscription.seek",
+            f"{name}/subscriptions/{subscription}",
+            before={str(key): one.position for key, one in backlog.segments.items()},
+        )
         return _moved(topic, backlog, plan, applied=True)
 
 

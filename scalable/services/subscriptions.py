@@ -19,6 +19,7 @@ from scalable.domain.names import TopicName, validate_part
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services import auditing
 from scalable.services.cursors import create_cursors, delete_cursors
 from scalable.services.positions import Start, extents_of, positions_of_start
 from scalable.services.settling import find_bucket, find_cursor_of
@@ -109,6 +110,11 @@ def delete_subscription(*, name: TopicName, subscription: str) -> None:
         if found is None:
             raise SubscriptionNotFound(subscription=subscription)
         store.delete(found.subscription_id)
+        auditing.record(
+            "subscription.delete",
+            f"{name}/subscriptions/{subscription}",
+            before={"type": found.type.value, "keyShared": found.key_shared},
+        )
         if transactional:
             delete_cursors(found, topic.layout)
         announce.publish(announce.AssignmentChanged(found.subscription_id, topic.incarnation))
@@ -198,6 +204,11 @@ def _create(
                 topic.incarnation, subscription, kind, key_shared=key_shared, holds_pruning=holds_pruning
             )
             create_cursors(found, topic.layout, _positions(topic, start))
+            auditing.record(
+                "subscription.create",
+                f"{name}/subscriptions/{subscription}",
+                after={"type": kind.value, "keyShared": key_shared, "holdsPruning": holds_pruning},
+            )
         return found
 
 

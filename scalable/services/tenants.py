@@ -7,7 +7,7 @@ from django.db import transaction
 from scalable.domain.access import SYSTEM_TENANT, Scope, Subject
 from scalable.domain.errors import TenantExists, TenantFixed, TenantNotEmpty
 from scalable.domain.names import validate_part
-from scalable.services import access, grants, rules
+from scalable.services import access, auditing, grants, rules
 from scalable.store import tenants as store
 from scalable.store.tenants import TenantView
 
@@ -18,6 +18,7 @@ def create_tenant(*, tenant: str, admin_roles: Sequence[str] = (), actor: str) -
     with transaction.atomic():
         if not store.insert(validate_part(tenant, "tenant"), roles):
             raise TenantExists(tenant=tenant)
+        auditing.record("tenant.create", tenant, actor=actor, after={"adminRoles": list(roles)})
         rules.changed()
 
 
@@ -28,6 +29,7 @@ def update_tenant(*, tenant: str, admin_roles: Sequence[str], actor: str) -> Non
         store.lock(tenant)
         if tenant == SYSTEM_TENANT:
             raise TenantFixed(tenant=tenant)
+        auditing.record("tenant.update", tenant, actor=actor, after={"adminRoles": list(roles)})
         store.set_admin_roles(tenant, roles)
         rules.changed()
 
@@ -43,6 +45,7 @@ def delete_tenant(*, tenant: str, actor: str) -> None:
             raise TenantNotEmpty(tenant=tenant, namespaces=namespaces)
         grants.forget(scope=Scope(tenant))
         store.delete(tenant)
+        auditing.record("tenant.delete", tenant, actor=actor)
         rules.changed()
 
 

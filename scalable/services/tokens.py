@@ -10,7 +10,7 @@ from django.db import transaction
 
 from scalable.domain.errors import AccessFull
 from scalable.domain.names import validate_part
-from scalable.services import access, rules
+from scalable.services import access, auditing, rules
 from scalable.store import tokens as store
 from scalable.store.clock import database_now, moment
 from scalable.store.tokens import TokenView
@@ -41,6 +41,9 @@ def issue_token(*, role: str, ttl_seconds: float | None = None, actor: str) -> I
             created_by=actor,
             expires_at=None if expires_at is None else moment(expires_at * 1000),
         )
+        auditing.record(
+            "token.issue", f"tokens/{token_id}", actor=actor, after={"role": role, "expiresAt": expires_at}
+        )
     claims = {"sub": role, "jti": token_id, **({} if expires_at is None else {"exp": expires_at})}
     return IssuedToken(token_id, role, access.sign(claims), None if expires_at is None else expires_at * 1000)
 
@@ -54,6 +57,7 @@ def revoke_token(*, token_id: str, actor: str) -> TokenView:
     """Let a token open no door any more, and close what it opened; raises TokenNotFound."""
     with transaction.atomic():
         revoked = store.revoke(token_id)
+        auditing.record("token.revoke", f"tokens/{token_id}", actor=actor, before={"role": revoked.role})
         rules.changed()
     return revoked
 

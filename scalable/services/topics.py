@@ -14,7 +14,7 @@ from scalable.domain.names import TopicName
 from scalable.domain.policy import EffectivePolicy, parse_override, resolve, validate
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.services import grants
+from scalable.services import auditing, grants
 from scalable.store import operations, overview
 from scalable.store import topics as store
 from scalable.store.clock import database_now, milliseconds
@@ -62,6 +62,12 @@ def create_topic(
         topic = store.insert(name=name, layout=layout, properties=properties or {}, created_at=now)
         if port.transactional:
             create_stores(topic, layout.active)
+        auditing.record(
+            "topic.create",
+            name,
+            actor=actor,
+            after={"segments": initial_segments, "properties": dict(properties or {})},
+        )
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
     if not port.transactional:
         create_stores(topic, layout.active)
@@ -154,6 +160,12 @@ def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:
             )
         store.delete(topic.incarnation)
         grants.forget(scope=Scope(name.tenant, name.namespace, name.name))
+        auditing.record(
+            "topic.delete",
+            name,
+            actor=actor,
+            before={"epoch": topic.epoch, "properties": dict(topic.properties)},
+        )
         announce.publish(announce.TopicDeleted(topic.incarnation, str(name)))
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
     port = segment_port()
@@ -166,6 +178,9 @@ def set_properties(*, name: TopicName, properties: Mapping[str, str], actor: str
     with transaction.atomic():
         topic = store.lock(name)
         revision = store.write_properties(topic.incarnation, properties)
+        auditing.record(
+            "topic.properties", name, actor=actor, before=topic.properties, after=dict(properties)
+        )
         announce.publish(announce.TopicChanged(topic.incarnation, str(name), revision))
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
 
@@ -180,13 +195,16 @@ def set_auto_scale_policy(*, name: TopicName, override: object, actor: str) -> N
     with transaction.atomic():
         topic = store.lock(name)
         validate(resolve(topic=parsed, namespace=topic.namespace_policy).policy)
+        auditing.record("topic.policy", name, actor=actor, before=topic.auto_scale_policy, after=parsed)
         _write_policy(topic, parsed)
 
 
 def remove_auto_scale_policy(*, name: TopicName, actor: str) -> None:
     """Drop a topic's policy override, so that it inherits every field; raises TopicNotFound."""
     with transaction.atomic():
-        _write_policy(store.lock(name), None)
+        topic = store.lock(name)
+        auditing.record("topic.policy", name, actor=actor, before=topic.auto_scale_policy)
+        _write_policy(topic, None)
 
 
 def _write_policy(topic: TopicView, override: dict[str, Any] | None) -> None:

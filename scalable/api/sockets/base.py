@@ -16,6 +16,7 @@ from channels.consumer import AsyncConsumer
 from channels.exceptions import StopConsumer
 from django.conf import settings
 
+from scalable import trace
 from scalable.api.doorkeeper import doorkeeper
 from scalable.api.errors import answer_of, close_code_of, internal_error
 from scalable.api.sockets.handshake import pass_of, subprotocol_of, topic_of
@@ -30,6 +31,7 @@ from scalable.domain.errors import (
     PermitsExceeded,
     ProtocolUnsupported,
     ReaderTooSlow,
+    ReadOnly,
     ScalableError,
     Unauthenticated,
 )
@@ -191,8 +193,11 @@ class Socket(AsyncConsumer):
         """Let the peer in, or answer the handshake with the error."""
         try:
             shown = await pass_of(self.scope, right=self.right)
+            if settings.SCALABLE_READ_ONLY and self.right is not Right.LOOKUP:
+                raise ReadOnly
             doorkeeper.admit(self, shown)
             self.subject = shown.subject
+            trace.name_actor(self.subject.role)
             self.read_path()
         except ScalableError as error:
             await self._deny(error)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 
+from django.conf import settings
 from rest_framework.authentication import SessionAuthentication
 from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.negotiation import BaseContentNegotiation
@@ -10,15 +11,19 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
+from scalable import trace
 from scalable.api.authentication import BearerAuthentication, HasRight
 from scalable.api.doors import Door
 from scalable.api.observing import DOOR
 from scalable.api.schema import JSON_TYPE, DoorSchema
-from scalable.api.serializers import MAX_BIGINT, read_body, read_query
-from scalable.domain.errors import InvalidParameter, UnreadableBody
+from scalable.api.serializers import MAX_BIGINT, Query, read_body, read_query
+from scalable.domain.errors import InvalidParameter, ReadOnly, UnreadableBody
 from scalable.domain.names import TopicName, validate_part
+from scalable.services import auditing
 
 _Shape = TypeVar("_Shape")
+UNNOTED = frozenset({400, 401, 405, 413, 415, 429})
+"""Refusals that say nothing of what somebody wanted to do, or come in any number."""
 
 
 class AnyAccept(BaseContentNegotiation):
@@ -43,6 +48,7 @@ class DoorView(APIView):
     schema = DoorSchema()
     doors: ClassVar[Mapping[str, Door]] = {}
     tag: ClassVar[str] = ""
+    _query: Query | None = None
 
     @property
     def door(self) -> Door:
@@ -55,8 +61,27 @@ class DoorView(APIView):
         note_door(request)
         super().initial(request, *args, **kwargs)
         self._query = read_query(request.query_params, self.door.query)
+        if settings.SCALABLE_READ_ONLY and self.door.changes(str(request.method), self._query):
+            raise ReadOnly
         if self.door.body is None and request._request.body:
             raise UnreadableBody(problem="no body is expected here")
+
+    def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
+        """Note in the audit what somebody who is known tried to change and was refused."""
+        if response.status_code >= 400 and response.status_code not in UNNOTED:
+            self._note_refusal(str(request.method), response)
+        return super().finalize_response(request, response, *args, **kwargs)
+
+    def _note_refusal(self, method: str, response: Any) -> None:
+        door = self.doors.get(method)
+        if door is None or not door.changes(method, self._query) or not trace.current().actor:
+            return
+        match = self.request._request.resolver_match
+        auditing.record_refusal(
+            action=f"{method} {match.url_name if match else ''}",
+            target=self.request.path,
+            outcome=str((response.data or {}).get("code", response.status_code)),
+        )
 
     def query(self, shape: type[_Shape]) -> _Shape:
         """The parameters of this request, of the type that its door names."""

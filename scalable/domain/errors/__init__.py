@@ -8,6 +8,7 @@ from scalable.domain.errors.admin import (
     IdempotencyKeysFull,
     NotSupported,
     OperationNotRetriable,
+    ReadOnly,
     SegmentNotLoaded,
 )
 from scalable.domain.errors.base import (
@@ -143,6 +144,7 @@ __all__ = [
     "PolicyUnreadable",
     "PositionInvalid",
     "ProtocolUnsupported",
+    "ReadOnly",
     "ReaderTooSlow",
     "ScalableError",
     "SegmentClaimed",

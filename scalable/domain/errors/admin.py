@@ -5,6 +5,13 @@ from __future__ import annotations
 from scalable.domain.errors.base import ScalableError
 
 
+class ReadOnly(ScalableError):
+    """This server is read-only and changes nothing."""
+
+    code = "read_only"
+    hint_template = "Whoever runs it set SCALABLE_READ_ONLY; reads and previews work as ever."
+
+
 class NotSupported(ScalableError):
     """This server cannot {action} yet."""
 

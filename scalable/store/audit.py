@@ -1,0 +1,100 @@
+"""Rows of the audit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from scalable.audit_models import AuditEvent
+from scalable.store.clock import ClockTimestamp, milliseconds, moment
+
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditView:
+    """One event; `before` and `after` hold what the action changed, where it changed a value."""
+
+    event_id: int
+    at_ms: int
+    actor: str
+    action: str
+    target: str
+    before: Any
+    after: Any
+    request_id: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which events are wanted; empty fields let everything pass. `target` also finds what lies below it."""
+
+    actor: str = ""
+    action: str = ""
+    target: str = ""
+    outcome: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None
+    below_id: int | None = None
+
+
+def insert(
+    *,
+    actor: str,
+    action: str,
+    target: str,
+    before: Json | None,
+    after: Json | None,
+    request_id: str,
+    outcome: str,
+) -> None:
+    """Add an event."""
+    AuditEvent.objects.create(
+        at=ClockTimestamp(),
+        actor=actor[:300],
+        action=action[:64],
+        target=target[:1024],
+        before=before,
+        after=after,
+        request_id=request_id,
+        outcome=outcome,
+    )
+
+
+def page(wanted: AuditFilter, *, limit: int) -> list[AuditView]:
+    """Give events, the newest first."""
+    rows = AuditEvent.objects.order_by("-id")
+    exact = {"actor": wanted.actor, "action": wanted.action, "outcome": wanted.outcome}
+    rows = rows.filter(**{name: value for name, value in exact.items() if value})
+    if wanted.target:
+        rows = rows.filter(target__startswith=wanted.target)
+    if wanted.from_ms is not None:
+        rows = rows.filter(at__gte=moment(wanted.from_ms))
+    if wanted.to_ms is not None:
+        rows = rows.filter(at__lt=moment(wanted.to_ms))
+    if wanted.below_id is not None:
+        rows = rows.filter(id__lt=wanted.below_id)
+    return [_view(row) for row in rows[:limit]]
+
+
+def forget(*, before: datetime, limit: int) -> int:
+    """Drop the oldest events from before a time, so many at most."""
+    oldest = AuditEvent.objects.filter(at__lt=before).order_by("id").values("id")[:limit]
+    return AuditEvent.objects.filter(id__in=oldest).delete()[0]
+
+
+def _view(row: AuditEvent) -> AuditView:
+    return AuditView(
+        row.pk,
+        milliseconds(row.at),
+        row.actor,
+        row.action,
+        row.target,
+        row.before,
+        row.after,
+        row.request_id,
+        row.outcome,
+    )
