@@ -1,6 +1,7 @@
 """The Python client: `Admin`, `Producer`, the consumers, and their synchronous faces."""
 
 from scalable.client.admin import Admin, BatchPage
+from scalable.client.async_admin import AsyncAdmin
 from scalable.client.batches import BatchLimits, MessageId
 from scalable.client.checkpoint_consumer import CheckpointConsumer
 from scalable.client.connection import ConnectionLost, Endpoint
@@ -30,6 +31,7 @@ from scalable.domain.checkpoint import merge as merge_checkpoints
 
 __all__ = [
     "Admin",
+    "AsyncAdmin",
     "BatchLimits",
     "BatchPage",
     "Checkpoint",

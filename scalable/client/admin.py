@@ -8,11 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalable.client.access_admin import AccessAdmin
+from scalable.client.layout_admin import LayoutAdmin
 from scalable.client.rest import ROOT, Json
 from scalable.client.rest import listed as _listed
 from scalable.client.rest import quoted as _quoted
 from scalable.client.rest import topic_path as _path
+from scalable.client.segment_admin import SegmentAdmin
 from scalable.client.subscription_admin import SubscriptionAdmin
+from scalable.client.tenant_admin import TenantAdmin
 from scalable.domain.errors import OperationWaitLimit
 from scalable.domain.names import TopicName
 
@@ -36,7 +39,7 @@ class BatchPage:
         return self.terminated and self.next_offset >= self.end_offset
 
 
-class Admin(SubscriptionAdmin, AccessAdmin):
+class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdmin):
     """Synchronous REST client; every method raises the domain's errors by their codes, or ConnectionLost.
 
     Topics are `topic://tenant/namespace/name` or `TopicName`. One instance may be used by several threads.
