@@ -240,12 +240,12 @@ async def test_a_read_that_fails_is_tried_again(
 class StalledPeer:
     """A socket whose peer takes nothing until it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, door: str = lookup_path(NAME)) -> None:
         self.flowing = asyncio.Event()
         self.closed = asyncio.Event()
         self.sent: list[dict[str, Any]] = []
         headers = {"authorization": f"Bearer {mint_token(role='admin')}"}
-        path = f"/ws/v2/scalable/{lookup_path(NAME)}"
+        path = f"/ws/v2/scalable/{door}"
         scope = socket_scope(path, headers=headers, subprotocols=[])
         self.session = Session(self._application, scope)
 

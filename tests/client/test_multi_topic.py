@@ -32,7 +32,7 @@ def space(admin: Admin) -> Iterator[str]:
 
 
 def make(admin: Admin, space: str, name: str, **properties: str) -> TopicName:
-    topic = TopicName(*space.split("/"), name)
+    topic = TopicName.parse(f"topic://{space}/{name}")
     admin.create_topic(topic, properties=properties)
     admin.set_policy(topic, {"enabled": False})
     return topic
