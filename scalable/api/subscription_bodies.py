@@ -8,7 +8,7 @@ from scalable.api.serializers import MAX_BIGINT, Body, Identifier, Query, TimeMs
 
 MAX_PEEKED = 100
 SubscriptionKind = Literal["STREAM", "QUEUE", "CHECKPOINT"]
-SegmentIdText = Annotated[str, Meta(pattern=r"^[0-9]{1,19}$")]
+SegmentIdText = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,18})(?!\n)$")]
 
 
 # Queries and bodies that are read

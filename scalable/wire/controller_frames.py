@@ -7,7 +7,7 @@ import msgspec
 
 from scalable.wire.frame import Frame, Number
 
-SegmentIdText = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,18})$")]
+SegmentIdText = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,18})\Z")]
 
 
 class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

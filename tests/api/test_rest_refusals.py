@@ -200,6 +200,11 @@ ON_A_TOPIC: list[Refusal] = [
     ("PUT", "/subscriptions/s?type=SHARED", None, 400, "invalid_parameter"),
     ("PUT", f"/subscriptions/{LONG}", None, 400, "invalid_name"),
     ("DELETE", "/subscriptions/nobody", None, 404, "subscription_not_found"),
+    # A segment has one spelling; with two of them one body could name it twice.
+    ("PUT", "/subscriptions/s", {"positions": {"00": 0}}, 400, "unreadable_body"),
+    ("PUT", "/subscriptions/s", {"positions": {"0\n": 0}}, 400, "unreadable_body"),
+    ("PUT", "/subscriptions/s", {"positions": {"\u0660": 0}}, 400, "unreadable_body"),
+    ("POST", "/subscriptions/s/seek", {"positions": {"1": 0, "01": 0}}, 400, "unreadable_body"),
 ]
 
 

@@ -43,6 +43,7 @@ CONTROL = "controller/public/default/orders/s"
 QUEUE = "queue/public/default/orders/q"
 DOORS = [PRODUCE, CONSUME, CONTROL, QUEUE]
 QUEUE_ACK = '{"type": "queue_ack", "segment_id": 0, "incarnation": 0, "ranges": %s}'
+REGISTER_AT = '{"type": "register", "checkpoint": {"incarnation": 0, "positions": {%s}}}'
 HELLO = encode(Hello(protocol=PROTOCOL_VERSION, consumer="c"))
 MIB = 1024 * 1024
 
@@ -118,6 +119,8 @@ async def test_what_follows_a_hello(live_node: LiveNode, topic: TopicView) -> No
         (CONSUME, encode(Attach(segment_id=0, generation=1, permits=10_001)), "permits_exceeded", 4429),
         (CONSUME, encode(Ack(segment_id=0, generation=1, position=2**63)), "frame_invalid", 4400),
         (CONTROL, b"\x02" + bytes(40), "frame_invalid", 4400),
+        (CONTROL, REGISTER_AT % '"00": 0', "frame_invalid", 4400),
+        (CONTROL, REGISTER_AT % r'"0\n": 0', "frame_invalid", 4400),
         (QUEUE, b"\x03" + bytes(60), "frame_invalid", 4400),
         (QUEUE, encode(Ack(segment_id=0, generation=1, position=1)), "frame_unknown_type", 4400),
         (QUEUE, encode(Attach(segment_id=0, generation=1, permits=1)), "frame_invalid", 4400),
