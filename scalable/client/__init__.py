@@ -14,6 +14,7 @@ from scalable.client.multi_stream_consumer import (
     MultiTopicStreamConsumer,
     PositionVector,
 )
+from scalable.client.multi_sync import SyncMultiTopicQueueConsumer, SyncMultiTopicStreamConsumer
 from scalable.client.namespace_watch import NamespaceWatch, TopicsChange
 from scalable.client.producer import Producer
 from scalable.client.queue_consumer import NegativeAckBackoff, QueueConsumer
@@ -54,6 +55,8 @@ __all__ = [
     "StreamConsumer",
     "SyncCheckpointConsumer",
     "SyncKeySharedConsumer",
+    "SyncMultiTopicQueueConsumer",
+    "SyncMultiTopicStreamConsumer",
     "SyncProducer",
     "SyncQueueConsumer",
     "SyncStreamConsumer",

@@ -136,7 +136,7 @@ class SyncProducer:
         return self._loop.run(lambda: self._producer.pending_bytes)
 
 
-class _SyncReceiver(Generic[MessageKind]):
+class SyncReceiver(Generic[MessageKind]):
     """What the faces of all consumers share; `_consumer` lives in the loop, and is called there only."""
 
     _consumer: Receiver[MessageKind]
@@ -173,7 +173,7 @@ class _SyncReceiver(Generic[MessageKind]):
         self._loop.end(self._consumer.close(timeout_seconds))
 
 
-class _SyncMember(_SyncReceiver[Message]):
+class _SyncMember(SyncReceiver[Message]):
     """What the faces of consumers share to which segments are assigned."""
 
     _consumer: Member
@@ -282,7 +282,7 @@ class SyncCheckpointConsumer(_SyncMember):
         return self._loop.call(self._consumer.restore(checkpoint))
 
 
-class SyncQueueConsumer(_SyncReceiver[QueueMessage]):
+class SyncQueueConsumer(SyncReceiver[QueueMessage]):
     """A `QueueConsumer` (see there for the options) for synchronous code; iterate for messages."""
 
     _consumer: QueueConsumer
