@@ -100,6 +100,11 @@ class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKin
         return frozenset(self._branches)
 
     @property
+    def departing(self) -> frozenset[TopicName]:
+        """Give the topics that are being left: their acknowledgements are made durable."""
+        return frozenset(self._departing)
+
+    @property
     def troubles(self) -> Mapping[TopicName, Exception]:
         """Give the topics that cannot be read just now, with what is wrong; each is tried again."""
         found = {name: branch.trouble for name, branch in self._branches.items() if branch.trouble}
