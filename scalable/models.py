@@ -6,11 +6,12 @@ the migrations, and the unique claim of unfinished operations.
 
 from django.contrib.postgres.constraints import ExclusionConstraint
 from django.contrib.postgres.fields import ArrayField, RangeOperators
-from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
 from django.db.models import F, Func, Q, Value
+from django.db.models.functions import Upper
 
-from scalable import access_models, audit_models  # noqa: F401 - where Django looks for models
+from scalable import access_models, admin_models, audit_models  # noqa: F401 - where Django looks for models
 
 
 def _hash_range() -> Func:
@@ -45,7 +46,11 @@ class Namespace(models.Model):
 
 
 class Topic(models.Model):
-    """One scalable topic; its primary key is the topic's incarnation and is never used again."""
+    """One scalable topic; its primary key is the topic's incarnation and is never used again.
+
+    What lists are sorted by is kept here with its source: the segments as of the layout, and the rate of
+    messages in as of the last load that was written.
+    """
 
     namespace = models.ForeignKey(Namespace, on_delete=models.PROTECT, related_name="topics")
     name = models.CharField(max_length=255)
@@ -62,6 +67,9 @@ class Topic(models.Model):
     last_rebucket_at = models.DateTimeField(null=True)
     next_evaluation_at = models.DateTimeField(null=True, db_index=True)
     next_sweep_at = models.DateTimeField(null=True, db_index=True)
+    active_segments = models.IntegerField(db_default=0)
+    sealed_segments = models.IntegerField(db_default=0)
+    msg_rate_in = models.FloatField(db_default=0)
 
     class Meta:
         constraints = [
@@ -75,7 +83,13 @@ class Topic(models.Model):
                 condition=Q(retention_seconds=None) | Q(retention_seconds__gte=-1), name="topic_retention"
             ),
         ]
-        indexes = [GinIndex(fields=["properties"], name="topic_properties", opclasses=["jsonb_path_ops"])]
+        indexes = [
+            GinIndex(fields=["properties"], name="topic_properties", opclasses=["jsonb_path_ops"]),
+            GinIndex(OpClass(Upper("name"), name="gin_trgm_ops"), name="topic_name_parts"),
+            models.Index(fields=["namespace", "created_at", "name"], name="topic_by_creation"),
+            models.Index(fields=["namespace", "active_segments", "name"], name="topic_by_segments"),
+            models.Index(fields=["namespace", "msg_rate_in", "name"], name="topic_by_rate"),
+        ]
 
 
 class Segment(models.Model):

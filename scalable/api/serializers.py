@@ -21,6 +21,7 @@ _Query = TypeVar("_Query", bound="Query")
 
 Identifier = Annotated[int, Meta(ge=0, le=MAX_BIGINT)]
 TimeMs = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
+TopicState = Literal["STEADY", "RESHAPING"]
 PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
 PropertyKey = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 PropertyValue = Annotated[str, Meta(max_length=4096, pattern=r"^[^\x00]*$")]
@@ -47,9 +48,16 @@ class ListTopicsQuery(Query):
 
 
 class ListFiguresQuery(Query):
-    """A page of the topics whose name contains `search`, in whatever case."""
+    """A page of the topics whose name contains `search`, in whatever case, and that have the properties.
+
+    `property=key=value` may be repeated. `rate` is that of messages in, as last reported.
+    """
 
     search: Annotated[str, Meta(max_length=255, pattern=r"^[^\x00]*$")] = ""
+    property: list[str] = []
+    state: TopicState | None = None
+    sort: Literal["name", "created", "segments", "rate"] = "name"
+    descending: bool = False
     limit: PageSize = 50
     offset: Identifier = 0
 
@@ -221,14 +229,18 @@ class TopicFiguresBody(Body):
     active_segments: int
     sealed_segments: int
     created_at_ms: int
+    state: TopicState
+    msg_rate_in: float
+    properties: dict[str, str]
     last_decision: dict[str, Any] | None
 
 
 class TopicFiguresPage(Body):
-    """A page of topics, and how many match."""
+    """A page of topics, and how many match: at least 10,000 when `totalExact` is false."""
 
     topics: list[TopicFiguresBody]
     total: int
+    total_exact: bool
 
 
 class EffectivePolicyBody(Body):

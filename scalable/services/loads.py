@@ -190,9 +190,9 @@ def _material(rates: Mapping[SegmentRef, SegmentRates]) -> dict[SegmentRef, Segm
 
 
 def _announce(incarnations: set[int]) -> None:
-    names = store.topic_names(incarnations)
+    names, rates = store.topic_names(incarnations), store.messages_in(incarnations)
     for incarnation in sorted(incarnations):
-        revision = topics.raise_revision(incarnation)
+        revision = topics.raise_revision(incarnation, msg_rate_in=rates.get(incarnation, 0.0))
         announce.publish(announce.TopicChanged(incarnation, names[incarnation], revision))
 
 

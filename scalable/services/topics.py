@@ -18,12 +18,14 @@ from scalable.services import auditing, grants
 from scalable.store import operations, overview
 from scalable.store import topics as store
 from scalable.store.clock import database_now, milliseconds
-from scalable.store.overview import TopicFigures
+from scalable.store.overview import Page, TopicFigures, Wanted
 from scalable.store.topics import TopicView
 
 __all__ = [
+    "Page",
     "TopicFigures",
     "TopicView",
+    "Wanted",
     "create_stores",
     "create_topic",
     "delete_topic",
@@ -135,14 +137,12 @@ def list_topics(
     return store.page(tenant=tenant, namespace=namespace, filters=filters or {}, limit=limit, offset=offset)
 
 
-def list_figures(
-    *, tenant: str, namespace: str, search: str = "", limit: int, offset: int = 0
-) -> tuple[list[TopicFigures], int]:
-    """Give a page of a namespace's topics with their figures, and how many have `search` in their name.
+def list_figures(*, tenant: str, namespace: str, wanted: Wanted, limit: int, offset: int = 0) -> Page:
+    """Give a page of a namespace's topics with their figures, and how many match.
 
     Raises NamespaceNotFound.
     """
-    return overview.page(tenant=tenant, namespace=namespace, search=search, limit=limit, offset=offset)
+    return overview.page(tenant=tenant, namespace=namespace, wanted=wanted, limit=limit, offset=offset)
 
 
 def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:

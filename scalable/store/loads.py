@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Max, Q
+from django.db.models import Exists, Max, OuterRef, Q, Sum
 
 from scalable.domain.load import LoadRecord, SegmentRates
 from scalable.domain.names import TopicName
@@ -74,6 +74,15 @@ def load_records(incarnations: Collection[int]) -> dict[SegmentRef, LoadRecord]:
     """The loads of these topics as last reported."""
     rows = SegmentLoad.objects.filter(topic_id__in=incarnations)
     return {(row.topic_id, row.segment_id): _load_record(row) for row in rows}
+
+
+def messages_in(incarnations: Collection[int]) -> dict[int, float]:
+    """The messages per second that come into all active segments of each topic, as last reported."""
+    active = Segment.objects.filter(
+        topic_id=OuterRef("topic_id"), segment_id=OuterRef("segment_id"), state=SegmentState.ACTIVE
+    )
+    loads = SegmentLoad.objects.filter(Exists(active), topic_id__in=incarnations)
+    return dict(loads.values_list("topic_id").annotate(total=Sum("msg_rate_in")))
 
 
 def write_loads(rates: Mapping[SegmentRef, SegmentRates], *, modified_at: datetime) -> None:

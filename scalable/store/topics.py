@@ -157,6 +157,8 @@ def insert(
         next_segment_id=layout.next_segment_id,
         properties=dict(properties),
         created_at=created_at,
+        active_segments=len(layout.active),
+        sealed_segments=len(layout.segments) - len(layout.active),
     )
     if TopicRow.objects.filter(**_named(name)).exists():
         raise TopicExists(topic=str(name))
@@ -195,7 +197,12 @@ def write_layout(
         write_history(topic.incarnation, gone, end_offsets or {})
         ids = [segment.segment_id for segment in gone]
         SegmentRow.objects.filter(topic_id=topic.incarnation, segment_id__in=ids).delete()
-    counters = {"epoch": layout.epoch, "next_segment_id": layout.next_segment_id}
+    counters = {
+        "epoch": layout.epoch,
+        "next_segment_id": layout.next_segment_id,
+        "active_segments": len(layout.active),
+        "sealed_segments": len(layout.segments) - len(layout.active),
+    }
     return raise_revision(topic.incarnation, **counters, **columns)
 
 

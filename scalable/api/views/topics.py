@@ -19,7 +19,7 @@ from scalable.api.serializers import (
     TopicFiguresPage,
     read_body,
 )
-from scalable.api.views.base import DoorView, require_json, topic_of
+from scalable.api.views.base import DoorView, namespace_of, require_json, topic_of
 from scalable.api.views.waiting import when_unclaimed
 from scalable.domain.access import Right
 from scalable.domain.errors import (
@@ -70,24 +70,28 @@ class FiguresView(DoorView):
     tag = "Topics"
     doors = {
         "GET": Door(
-            summary="List topics with segment counts and the last decision",
+            summary="List topics with their figures: a page, filtered and sorted",
             right=Right.LOOKUP,
             query=ListFiguresQuery,
             answers={200: TopicFiguresPage},
-            errors=(NamespaceNotFound,),
+            errors=(NamespaceNotFound, InvalidFilter),
         ),
     }
 
     def get(self, request: Request, **path: str) -> Response:
         query = self.query(ListFiguresQuery)
-        page, total = topics.list_figures(
-            tenant=validate_part(path["tenant"], "tenant"),
-            namespace=validate_part(path["namespace"], "namespace"),
+        wanted = topics.Wanted(
             search=query.search,
-            limit=query.limit,
-            offset=query.offset,
+            properties=parse_filters(query.property),
+            reshaping=None if query.state is None else query.state == "RESHAPING",
+            sort=query.sort,
+            descending=query.descending,
         )
-        return Response({"topics": [figures_body(one) for one in page], "total": total})
+        found = topics.list_figures(
+            **namespace_of(path), wanted=wanted, limit=query.limit, offset=query.offset
+        )
+        page = [figures_body(one) for one in found.topics]
+        return Response({"topics": page, "total": found.total, "totalExact": found.exact})
 
 
 class TopicView(DoorView):
@@ -184,5 +188,8 @@ def figures_body(figures: topics.TopicFigures) -> dict[str, Any]:
         "activeSegments": figures.active_segments,
         "sealedSegments": figures.sealed_segments,
         "createdAtMs": figures.created_at_ms,
+        "state": "RESHAPING" if figures.reshaping else "STEADY",
+        "msgRateIn": round(figures.msg_rate_in, 3),
+        "properties": dict(figures.properties),
         "lastDecision": figures.last_decision.to_json() if figures.last_decision else None,
     }
