@@ -46,6 +46,8 @@ from tests.topology import ACTOR, append_everywhere, drive, layout_of
 pytestmark = pytest.mark.django_db(transaction=True)
 
 WITHOUT_MIGRATIONS = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
+KEPT = {"scalable_auditevent", "scalable_topicchange"}
+"""What tells of what is gone: the audit, and for a minute what watchers of namespaces may have missed."""
 
 
 @pytest.fixture(params=["embedded", "second database", "memory"])
@@ -67,6 +69,8 @@ def counts() -> dict[tuple[str, str], int]:
         with connections[alias].cursor() as cursor:
             cursor.execute(WITHOUT_MIGRATIONS)
             for (table,) in cursor.fetchall():
+                if table in KEPT:
+                    continue
                 cursor.execute(f"SELECT count(*) FROM {table}")
                 found[alias, table] = cursor.fetchone()[0]
     found["port", "stores"] = len(segment_port().keys(incarnation=None))
