@@ -42,6 +42,7 @@ class TopicsFeed:
         self._held = held
         self._generation = 0
         self._parts: set[str] = set()
+        self._remaining = 0
 
     def take(self, frame: TopicsSnapshot | TopicsDiff) -> TopicsChange | None:
         """Apply a push and give what it changed; None amid a list of several parts. Raises GenerationGap."""
@@ -49,8 +50,11 @@ class TopicsFeed:
             raise GenerationGap(f"push {frame.generation} came behind {self._generation}")
         self._generation = frame.generation
         if isinstance(frame, TopicsDiff):
+            if self._remaining:
+                raise GenerationGap(f"{self._remaining} parts of the list did not come")
             return self._apply(frame.removed, frame.added)
         self._parts.update(frame.topics)
+        self._remaining = frame.remaining
         if frame.remaining:
             return None
         found, self._parts = self._parts, set()
