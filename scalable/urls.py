@@ -1,10 +1,12 @@
 """Every HTTP door of a node."""
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path
 
 from scalable.api import errors
 from scalable.api.node import node
+from scalable.api.urls import is_of_topics
 from scalable.api.urls import urlpatterns as api_urlpatterns
 
 
@@ -29,6 +31,7 @@ handler500 = errors.server_error
 urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
-    *api_urlpatterns,
+    *(entry for entry in api_urlpatterns if settings.SCALABLE_TOPICS_ENABLED or not is_of_topics(entry)),
     path("", include("webui.urls")),
 ]
+"""Without `SCALABLE_TOPICS_ENABLED` the doors of scalable topics are not there; their data stays."""

@@ -87,3 +87,9 @@ urlpatterns: list[URLPattern] = [
     path("openapi.json", description.DescriptionView.as_view(), name="openapi"),
     path("docs", description.PagesView.as_view(), name="docs"),
 ]
+
+
+def is_of_topics(entry: URLPattern) -> bool:
+    """True for the doors of scalable topics themselves, as Pulsar has them, and those beside them."""
+    route = str(entry.pattern)
+    return route.startswith((TOPICS, FIGURES, LOAD, "admin/v2/segments")) or "scalableTopic" in route

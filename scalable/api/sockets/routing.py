@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.conf import settings
 from django.urls import path, re_path
 
 from scalable.api.sockets.base import Socket
@@ -43,4 +44,4 @@ doors: list[Any] = [
     door(f"queue/{TOPIC}/<str:subscription>", QueueSocket),
     door(f"controller/{TOPIC}/<str:subscription>", ControllerSocket),
 ]
-websocket_urlpatterns = [*doors, _elsewhere()]
+websocket_urlpatterns = [*(doors if settings.SCALABLE_TOPICS_ENABLED else ()), _elsewhere()]

@@ -1,0 +1,38 @@
+"""Scalable topics switched off: none of their doors is there, and what they hold is kept."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from tests.processes import LiveNode, ProcessFactory
+
+TOPIC = "/admin/v2/scalable/public/default/kept"
+
+
+def ask(node: LiveNode, method: str, path: str) -> tuple[int, str]:
+    answer = httpx.request(method, node.url + path, headers=node.headers, trust_env=False)
+    return answer.status_code, answer.json().get("code", "") if answer.content[:1] == b"{" else ""
+
+
+async def test_the_whole_feature_can_be_taken_away_and_its_data_stays(processes: ProcessFactory) -> None:
+    node = processes.node()
+    assert ask(node, "PUT", TOPIC)[0] == 204
+    without = processes.node(SCALABLE_TOPICS_ENABLED="false")
+    for method, path in (
+        ("GET", TOPIC),
+        ("PUT", f"{TOPIC}-2"),
+        ("GET", f"{TOPIC}/stats"),
+        ("GET", "/admin/v2/scalable/public/default"),
+        ("GET", "/admin/v2/namespaces/public/default/scalableTopicAutoScalePolicy"),
+        ("POST", "/admin/v2/segments/public/default/kept/0000-ffff-0/terminate"),
+    ):
+        assert ask(without, method, path) == (404, "unknown_path"), path
+    assert ask(without, "GET", "/admin/v2/nodes")[0] == 200
+    address = without.url.replace("http", "ws") + "/ws/v2/scalable/lookup/public/default/kept"
+    with pytest.raises(InvalidStatus):
+        async with connect(address, additional_headers=without.headers):
+            pass
+    assert ask(node, "GET", TOPIC)[0] == 200
