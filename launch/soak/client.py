@@ -6,6 +6,7 @@ import logging
 import random
 import signal
 import sys
+import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from launch.soak.journal import Did, Journal, JournalReader
-from launch.soak.plan import KEYS_PER_PRODUCER, TOPIC, Role
+from launch.soak.plan import KEYS_PER_PRODUCER, QUEUE_ACK_TIMEOUT_SECONDS, TOPIC, Role
 from scalable.client import MessageId, Producer, StreamConsumer
 from scalable.client.checkpoint_consumer import CheckpointConsumer
 from scalable.client.queue_consumer import QueueConsumer
@@ -111,16 +112,19 @@ async def consume_stream(task: Task) -> None:
 
 
 async def consume_queue(task: Task) -> None:
-    """Acknowledge what comes, each message for itself."""
+    """Acknowledge what comes, each message for itself; what was ours until it was durable is kept."""
     consumer = QueueConsumer(task.urls, TOPIC, Role.QUEUE, task.token, name=task.name)
     await consumer.start(START_SECONDS)
     while not task.stopping.is_set():
         offsets: dict[int, list[int]] = defaultdict(list)
+        interruptions, begun_at = consumer.interruptions, time.monotonic()
         for message in await task.receive_some(consumer.receive):
             consumer.acknowledge(message)
             offsets[message.message_id.segment_id].append(message.message_id.offset)
         await consumer.flush()
-        task.journal.write(Did.KEPT, [[segment_id, found] for segment_id, found in offsets.items()])
+        in_time = time.monotonic() - begun_at < QUEUE_ACK_TIMEOUT_SECONDS
+        if in_time and consumer.interruptions == interruptions:
+            task.journal.write(Did.KEPT, [[segment_id, found] for segment_id, found in offsets.items()])
     await consumer.close(CLOSE_SECONDS)
 
 

@@ -14,6 +14,7 @@ STALL_SECONDS = 60.0
 DRAIN_SECONDS = 600.0
 """How long the consumers may take then to receive what is left, however steadily it comes."""
 NODE_TIMEOUT_SECONDS = 5
+QUEUE_ACK_TIMEOUT_SECONDS = 5
 SETTINGS = {
     "SCALABLE_SESSION_GRACE_SECONDS": "6",
     "SCALABLE_OPERATION_LEASE_SECONDS": "6",
@@ -21,7 +22,7 @@ SETTINGS = {
     "SCALABLE_HANDOVER_SECONDS": "5",
     "SCALABLE_NODE_HEARTBEAT_SECONDS": "1",
     "SCALABLE_NODE_TIMEOUT_SECONDS": str(NODE_TIMEOUT_SECONDS),
-    "SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS": "5",
+    "SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS": str(QUEUE_ACK_TIMEOUT_SECONDS),
 }
 """Shorter than by default, so that a short soak sees sessions and leases run out, too."""
 

@@ -198,6 +198,11 @@ class QueueConsumer(Receiver[QueueMessage]):
             await self._changed.wait()
 
     @property
+    def interruptions(self) -> int:
+        """Count how often what this member held was given to others: with a connection, or for an error."""
+        return self._link.interruptions
+
+    @property
     def dead_letter_topic(self) -> TopicName | None:
         """Give the topic that gets the messages that were delivered too often."""
         return None if self._dead_letters is None else self._dead_letters.topic

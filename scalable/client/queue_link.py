@@ -65,6 +65,7 @@ class QueueLink:
         self._renew_at = 0.0
         self._leaving = False
         self.incarnation: int | None = None
+        self.interruptions = 0
 
     def wake(self) -> None:
         """Look again for segments to attach, permits to give and outcomes to tell."""
@@ -88,6 +89,7 @@ class QueueLink:
             self._adopt(connection)
             await first_to_end(self._send(connection), self._receive(connection))
         finally:
+            self.interruptions += 1
             self._inbox.lose_connection()
             self._changed()
             await connection.close()
@@ -185,6 +187,7 @@ class QueueLink:
             self._inbox.on_sought(segment.segment_id, error.current)
         else:
             logger.warning("consumer %s, segment %s: %s", self._consumer, segment.segment_id, error)
+            self.interruptions += 1  # its attachment ends, and gives back what it held
             if isinstance(error, PositionInvalid):
                 segment.sent.clear()
             segment.paused = True

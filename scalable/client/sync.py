@@ -301,6 +301,11 @@ class SyncQueueConsumer(SyncReceiver[QueueMessage]):
         self._loop.run(self._consumer.negative_acknowledge, message)
 
     @property
+    def interruptions(self) -> int:
+        """Count how often what this member held was given to others: with a connection, or for an error."""
+        return self._consumer.interruptions
+
+    @property
     def dead_letter_topic(self) -> TopicName | None:
         """Give the topic that gets the messages that were delivered too often."""
         return self._consumer.dead_letter_topic

@@ -170,9 +170,11 @@ async def test_a_loss_of_the_connection_loses_no_message_and_no_acknowledgement(
             first = await take(consumer, 50)
             for message in first:
                 consumer.acknowledge(message)
+            assert consumer.interruptions == 0
             relay.cut()
             await consumer.flush()
             rest = await take(consumer, 50)
+            assert consumer.interruptions == 1
             assert {message.message_id for message in first}.isdisjoint(m.message_id for m in rest)
             for message in rest:
                 consumer.acknowledge(message)
@@ -363,6 +365,7 @@ def test_a_program_without_a_loop_consumes_too(live_node: LiveNode, topic: str) 
         for each in found:
             consumer.acknowledge(each)
         consumer.flush()
+        assert consumer.interruptions == 0
     assert sorted(each.deliveries for each in found) == [1, 2]
 
 
