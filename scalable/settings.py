@@ -143,6 +143,7 @@ ROOT_URLCONF = "scalable.urls"
 ASGI_APPLICATION = "scalable.asgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 INSTALLED_APPS = [
+    "django.contrib.admin.apps.SimpleAdminConfig",  # its site is in scalable.admin
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

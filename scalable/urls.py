@@ -4,6 +4,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path
 
+from scalable.admin import site
 from scalable.api import errors
 from scalable.api.node import node
 from scalable.api.urls import is_of_topics
@@ -32,6 +33,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),
     *(entry for entry in api_urlpatterns if settings.SCALABLE_TOPICS_ENABLED or not is_of_topics(entry)),
+    path("manage/", site.urls),
     path("", include("webui.urls")),
 ]
 """Without `SCALABLE_TOPICS_ENABLED` the doors of scalable topics are not there; their data stays."""

@@ -193,14 +193,14 @@ class Socket(AsyncConsumer):
         """Let the peer in, or answer the handshake with the error."""
         try:
             shown = await pass_of(self.scope, right=self.right)
-            if settings.SCALABLE_READ_ONLY and self.right is not Right.LOOKUP:
-                raise ReadOnly
             doorkeeper.admit(self, shown)
             self.subject = shown.subject
+            if settings.SCALABLE_READ_ONLY and self.right is not Right.LOOKUP:
+                raise ReadOnly
             trace.name_actor(self.subject.role)
             self.read_path()
-        except ScalableError as error:
-            await self._deny(error)
+        except Exception as error:
+            await self._deny(error if isinstance(error, ScalableError) else internal_error(error))
             raise StopConsumer from error
         await self._send({"type": "websocket.accept", "subprotocol": subprotocol_of(self.scope)})
         self._lane = Lane(self._send, on_stall=self._lane_stalled)

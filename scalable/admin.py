@@ -1,0 +1,216 @@
+"""Django's admin for people who run an installation: users, groups, tenants, grants, tokens, and the audit.
+
+For superusers alone, who log in where everybody does. What is changed of access goes through the services, so
+that it is checked, audited and noticed like a change by REST.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.conf import settings
+from django.contrib import admin, messages
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group, User
+from django.contrib.auth.views import redirect_to_login
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.urls import reverse
+
+from scalable.access_models import ACTIONS, Grant, ServiceToken, Tenant
+from scalable.audit_models import AuditEvent
+from scalable.domain.access import Scope
+from scalable.domain.errors import ScalableError
+from scalable.services import grants, tenants, tokens
+
+if TYPE_CHECKING:  # Django's own classes take no type arguments
+    ModelForm = forms.ModelForm[Model]
+    ModelAdmin = admin.ModelAdmin[Any]
+else:
+    ModelForm, ModelAdmin = forms.ModelForm, admin.ModelAdmin
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+
+
+class SuperuserSite(admin.AdminSite):
+    """The site; in read-only mode it shows and changes nothing."""
+
+    site_header = site_title = "Scalable Topics"
+    index_title = "Access and audit"
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Let superusers in."""
+        return bool(request.user.is_active and request.user.is_superuser)
+
+    def login(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Lead to the login of the dashboard, which is throttled."""
+        return redirect_to_login(reverse("admin:index"))
+
+    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
+        """Refuse who is logged in and no superuser; say what the page may run."""
+        guarded = super().admin_view(view, cacheable)
+
+        def answer(request: HttpRequest, *arguments: Any, **path: Any) -> HttpResponseBase:
+            if not request.user.is_authenticated:
+                return redirect_to_login(request.get_full_path())
+            if not self.has_permission(request):
+                raise PermissionDenied
+            if settings.SCALABLE_READ_ONLY and request.method not in {"GET", "HEAD"}:
+                raise PermissionDenied
+            response: HttpResponseBase = guarded(request, *arguments, **path)
+            response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+            return response
+
+        return answer
+
+
+site = SuperuserSite()
+site.register(User, UserAdmin)
+site.register(Group, GroupAdmin)
+
+
+def _actor(request: HttpRequest) -> str:
+    return f"user:{request.user.get_username()}"
+
+
+def _try(call: Callable[[], None]) -> None:
+    """Do it and take it back; raises ValidationError with what the service would refuse with."""
+    try:
+        with transaction.atomic():
+            call()
+            transaction.set_rollback(True)
+    except ScalableError as error:
+        raise forms.ValidationError(f"{error.reason} {error.hint}") from error
+
+
+class GrantForm(ModelForm):
+    """What a role may do in a tenant, a namespace of it, or a topic of that."""
+
+    actions = forms.MultipleChoiceField(choices=[(action, action) for action in ACTIONS])
+
+    class Meta:
+        model = Grant
+        fields = ("tenant", "namespace", "topic", "role", "actions")
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not self.errors:
+            row: Any = self.instance
+            _try(lambda: give(row, cleaned, actor="a form"))
+        return cleaned
+
+
+def give(row: Grant, cleaned: dict[str, Any], *, actor: str) -> None:
+    """Write the grant of a form; where it names another role or scope than its row, that one's goes."""
+    scope = Scope(cleaned["tenant"], cleaned["namespace"], cleaned["topic"])
+    before = Grant.objects.filter(pk=row.pk).first()
+    if before is not None and (_scope_of(before), before.role) != (scope, cleaned["role"]):
+        grants.revoke(scope=_scope_of(before), role=before.role, actor=actor)
+    grants.grant(scope=scope, role=cleaned["role"], actions=cleaned["actions"], actor=actor)
+
+
+def _scope_of(row: Grant) -> Scope:
+    return Scope(row.tenant, row.namespace, row.topic)
+
+
+@admin.register(Grant, site=site)
+class GrantAdmin(ModelAdmin):
+    """Grants."""
+
+    form = GrantForm
+    list_display = ("role", "tenant", "namespace", "topic", "actions")
+    list_filter = ("tenant",)
+    search_fields = ("role", "tenant", "namespace", "topic")
+
+    def save_model(self, request: HttpRequest, obj: Grant, form: Any, change: bool) -> None:
+        give(obj, form.cleaned_data, actor=_actor(request))
+        obj.pk = Grant.objects.get(
+            tenant=obj.tenant, namespace=obj.namespace, topic=obj.topic, role=obj.role
+        ).pk
+
+    def delete_model(self, request: HttpRequest, obj: Grant) -> None:
+        grants.revoke(scope=_scope_of(obj), role=obj.role, actor=_actor(request))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Grant]) -> None:
+        for row in queryset:
+            self.delete_model(request, row)
+
+
+class TenantForm(ModelForm):
+    """The admin roles of a tenant."""
+
+    class Meta:
+        model = Tenant
+        fields = ("admin_roles",)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or {}
+        if not self.errors:
+            row: Any = self.instance
+            roles = cleaned["admin_roles"]
+            _try(lambda: tenants.update_tenant(tenant=row.name, admin_roles=roles, actor="a form"))
+        return cleaned
+
+
+@admin.register(Tenant, site=site)
+class TenantAdmin(ModelAdmin):
+    """Tenants, which are made and deleted by REST."""
+
+    form = TenantForm
+    list_display = ("name", "admin_roles", "created_at")
+    search_fields = ("name",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
+        roles = form.cleaned_data["admin_roles"]
+        tenants.update_tenant(tenant=obj.name, admin_roles=roles, actor=_actor(request))
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Rows that are looked at."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+@admin.register(ServiceToken, site=site)
+class ServiceTokenAdmin(ReadOnlyAdmin):
+    """Tokens, which are minted by REST, where they are shown once."""
+
+    list_display = ("token_id", "role", "created_by", "created_at", "expires_at", "revoked_at")
+    list_filter = ("role",)
+    search_fields = ("token_id", "role", "created_by")
+    actions = ("revoke",)
+
+    @admin.action(description="Revoke for ever")
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ServiceToken]) -> None:
+        """Revoke the chosen tokens."""
+        for row in queryset:
+            tokens.revoke_token(token_id=row.token_id, actor=_actor(request))
+        messages.success(request, "Revoked; what they opened is being closed.")
+
+
+@admin.register(AuditEvent, site=site)
+class AuditEventAdmin(ReadOnlyAdmin):
+    """The audit."""
+
+    list_display = ("at", "actor", "action", "target", "outcome", "request_id")
+    list_filter = ("action", "outcome")
+    search_fields = ("=actor", "=target", "=request_id")
+    show_full_result_count = False

@@ -1,0 +1,149 @@
+"""Django's admin: for superusers alone, through the services, with the audit to be read and nothing more."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import URLPattern, URLResolver
+from pytest_django.fixtures import Settings
+
+from scalable.access_models import Grant, ServiceToken, Tenant
+from scalable.admin import site
+from scalable.audit_models import AuditEvent
+from scalable.domain.access import Right, Scope, Subject
+from scalable.domain.errors import Unauthenticated
+from scalable.services import access, grants, tokens
+
+ROOT = "/manage/"
+PARTS = {"<path:object_id>": "1", "<id>": "1", "<app_label>": "scalable"}
+LEADING_AWAY = {f"{ROOT}login/", f"{ROOT}logout/"}
+GRANTS = f"{ROOT}scalable/grant/"
+TOPIC = Scope("public", "default", "orders")
+
+
+def _routes(entries: list[URLPattern | URLResolver], before: str) -> Iterator[str]:
+    for entry in entries:
+        route = before + str(entry.pattern)
+        if isinstance(entry, URLResolver):
+            yield from _routes(entry.url_patterns, route)
+        else:
+            yield route
+
+
+def _addresses() -> list[str]:
+    found = []
+    for route in _routes(site.urls[0], ROOT):
+        for name, value in PARTS.items():
+            route = route.replace(name, value)
+        found.append(re.sub(r"\(\?P<app_label>.*", "scalable/", route))
+    return sorted({address for address in found if re.fullmatch(r"[\w/.-]+", address)})
+
+
+@pytest.fixture
+def ada(db: None) -> Client:
+    """A superuser's browser."""
+    client = Client()
+    client.force_login(User.objects.create_superuser("ada", password="x"))
+    return client
+
+
+def form(**fields: object) -> dict[str, object]:
+    """A grant as the form sends it."""
+    return {"tenant": "public", "namespace": "default", "topic": "orders", "role": "worker", **fields}
+
+
+@pytest.mark.parametrize("address", _addresses())
+def test_who_is_no_superuser_sees_nothing(db: None, address: str) -> None:
+    nobody = Client().get(address)
+    assert (nobody.status_code, nobody["Location"].partition("?")[0]) == (302, "/login")
+    client = Client()
+    client.force_login(User.objects.create_user("bob", is_staff=True))
+    answer = client.get(address)
+    assert answer.status_code == 403 or address in LEADING_AWAY, address
+    assert client.post(address, {}).status_code in {302, 403}
+
+
+def test_every_list_opens_under_the_policy_of_pages(ada: Client) -> None:
+    grants.grant(scope=TOPIC, role="worker", actions=["consume"], actor="test")
+    tokens.issue_token(role="worker", actor="test")
+    lists = ("auth/user", "auth/group", *(f"scalable/{name}" for name in ("grant", "tenant")))
+    for name in (*lists, "scalable/servicetoken", "scalable/auditevent"):
+        page = ada.get(f"{ROOT}{name}/")
+        assert page.status_code == 200, name
+        assert "script-src 'self';" in page["Content-Security-Policy"]
+        assert not re.search(rb"<script(?![^>]*(?: src=|application/json))", page.content)
+
+
+def test_a_grant_is_made_changed_and_taken_away(ada: Client) -> None:
+    worker = Subject("worker")
+    assert ada.post(f"{GRANTS}add/", form(actions=["consume"])).status_code == 302
+    assert access.may(subject=worker, right=Right.CONSUME, scope=TOPIC)
+    row = Grant.objects.get()
+    changed = form(role="other", actions=["produce"])
+    assert ada.post(f"{GRANTS}{row.pk}/change/", changed).status_code == 302
+    assert not access.may(subject=worker, right=Right.CONSUME, scope=TOPIC)
+    assert access.may(subject=Subject("other"), right=Right.PRODUCE, scope=TOPIC)
+    row = Grant.objects.get()
+    assert ada.post(f"{GRANTS}{row.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert not access.may(subject=Subject("other"), right=Right.PRODUCE, scope=TOPIC)
+    events = AuditEvent.objects.order_by("pk").values_list("actor", "action")
+    assert set(events) == {("user:ada", "grant.set"), ("user:ada", "grant.remove")}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"tenant": "nowhere"},
+        {"tenant": "system"},
+        {"namespace": "nowhere"},
+        {"role": "a/b"},
+        {"actions": ["all"]},
+    ],
+)
+def test_what_the_service_refuses_the_form_refuses(ada: Client, wrong: dict[str, object]) -> None:
+    page = ada.post(f"{GRANTS}add/", form(actions=["consume"]) | wrong)
+    assert page.status_code == 200
+    assert b"errornote" in page.content
+    assert not Grant.objects.exists()
+
+
+def test_the_admin_roles_of_a_tenant_are_changed(ada: Client) -> None:
+    address = f"{ROOT}scalable/tenant/"
+    acme, system = Tenant.objects.get(name="public"), Tenant.objects.get(name="system")
+    assert ada.post(f"{address}{acme.pk}/change/", {"admin_roles": "boss,chief"}).status_code == 302
+    assert access.may(subject=Subject("chief"), right=Right.ADMIN, scope=TOPIC)
+    refused = ada.post(f"{address}{system.pk}/change/", {"admin_roles": "boss"})
+    assert refused.status_code == 200
+    assert b"errornote" in refused.content
+    assert ada.get(f"{address}add/").status_code == 403
+
+
+def test_tokens_are_revoked_and_never_changed(ada: Client) -> None:
+    issued = tokens.issue_token(role="worker", actor="test")
+    row = ServiceToken.objects.get()
+    address = f"{ROOT}scalable/servicetoken/"
+    assert ada.get(f"{address}add/").status_code == 403
+    assert ada.post(f"{address}{row.pk}/delete/", {"post": "yes"}).status_code == 403
+    chosen = {"action": "revoke", "_selected_action": [row.pk]}
+    assert ada.post(address, chosen).status_code == 302
+    with pytest.raises(Unauthenticated):
+        access.authenticate(token=issued.token)
+
+
+def test_the_audit_is_read_alone(ada: Client) -> None:
+    grants.grant(scope=TOPIC, role="worker", actions=["consume"], actor="test")
+    address = f"{ROOT}scalable/auditevent/"
+    event = AuditEvent.objects.get()
+    assert ada.get(f"{address}{event.pk}/change/").status_code == 200
+    for path in ("add/", f"{event.pk}/delete/"):
+        assert ada.get(f"{address}{path}").status_code == 403
+    assert ada.post(f"{address}{event.pk}/change/", {"actor": "nobody"}).status_code == 403
+
+
+def test_in_read_only_mode_nothing_is_changed(ada: Client, settings: Settings) -> None:
+    settings.SCALABLE_READ_ONLY = True
+    assert ada.get(GRANTS).status_code == 200
+    assert ada.post(f"{GRANTS}add/", form(actions=["consume"])).status_code == 403
+    assert not Grant.objects.exists()
