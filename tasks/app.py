@@ -11,6 +11,7 @@ STORE_SWEEP_SECONDS = 60
 NAMESPACE_SWEEP_SECONDS = 10
 CHANGES_TRIM_SECONDS = 60
 AUDIT_SWEEP_SECONDS = 600
+KEYS_SWEEP_SECONDS = 600.0
 RETENTION_TICK_SECONDS = min(5.0, settings.SCALABLE_RETENTION_SWEEP_SECONDS)
 """Ticks are more frequent than the sweeps of one topic, so that many topics are spread over them."""
 
@@ -49,6 +50,11 @@ app.conf.beat_schedule = {
         "task": "tasks.jobs.forget_old_audit",
         "schedule": AUDIT_SWEEP_SECONDS,
         "options": {"expires": AUDIT_SWEEP_SECONDS},
+    },
+    "forget-old-keys": {
+        "task": "tasks.jobs.forget_old_keys",
+        "schedule": KEYS_SWEEP_SECONDS,
+        "options": {"expires": KEYS_SWEEP_SECONDS},
     },
     "autoscale-tick": {
         "task": "tasks.jobs.autoscale_tick",

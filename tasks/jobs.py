@@ -3,7 +3,16 @@
 from celery import shared_task
 
 from scalable import trace
-from scalable.services import auditing, autoscaling, driver, namespace_watching, namespaces, pruning, sweeping
+from scalable.services import (
+    auditing,
+    autoscaling,
+    driver,
+    idempotency,
+    namespace_watching,
+    namespaces,
+    pruning,
+    sweeping,
+)
 from tasks.runner import runner_name
 
 
@@ -48,6 +57,12 @@ def trim_topic_changes() -> None:
 def forget_old_audit() -> None:
     """Drop events of the audit that are older than they need be kept."""
     auditing.forget_old()
+
+
+@shared_task
+def forget_old_keys() -> None:
+    """Forget idempotency keys whose time is over."""
+    idempotency.forget_old_keys()
 
 
 @shared_task

@@ -8,6 +8,9 @@ from scalable.api.serializers import Query
 from scalable.domain.access import Level, Right
 from scalable.domain.errors import (
     Forbidden,
+    IdempotencyKeyBusy,
+    IdempotencyKeyReused,
+    IdempotencyKeysFull,
     Internal,
     InvalidName,
     InvalidParameter,
@@ -34,6 +37,9 @@ COMMON_ERRORS: tuple[type[ScalableError], ...] = (
 )
 """What every door may refuse with."""
 
+KEY_ERRORS: tuple[type[ScalableError], ...] = (IdempotencyKeyBusy, IdempotencyKeyReused, IdempotencyKeysFull)
+"""What a door may refuse with that takes idempotency keys."""
+
 
 class NoQuery(Query):
     """No parameter is known."""
@@ -59,6 +65,13 @@ class Door:
     """Where the right must hold: in what the path names, down to this level."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of the answer that carry something, with what they carry."""
+
+    keeps_answer: bool = True
+    """Whether an answer may be kept for an idempotency key: none that holds a secret."""
+
+    def takes_keys(self, method: str) -> bool:
+        """Tell whether a request by this method may come with an idempotency key."""
+        return method not in {"GET", "HEAD"} and self.keeps_answer
 
     def changes(self, method: str, query: Query | None = None) -> bool:
         """Tell whether a request changes what users made: no preview does, nor the machinery's own doors."""

@@ -8,7 +8,7 @@ import uritemplate
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 
-from scalable.api.doors import COMMON_ERRORS, Door
+from scalable.api.doors import COMMON_ERRORS, KEY_ERRORS, Door
 from scalable.api.errors import ANSWERS
 from scalable.api.serializers import ErrorBody
 from scalable.domain.errors import MessageTooLarge, ScalableError
@@ -68,7 +68,18 @@ class DoorSchema(AutoSchema):
         return [dict(requirement) for requirement in SECURITY]
 
     def _get_parameters(self) -> list[_Schema]:
-        return [*self._path_parameters(), *self._query_parameters()]
+        return [*self._path_parameters(), *self._query_parameters(), *self._header_parameters()]
+
+    def _header_parameters(self) -> Iterable[_Schema]:
+        if self.door.takes_keys(str(self.method)):
+            schema = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[ -~]+$"}
+            yield {
+                "in": "header",
+                "name": "Idempotency-Key",
+                "required": False,
+                "schema": schema,
+                "description": "Sent again, the same request gets the same answer and is not done again.",
+            }
 
     def _path_parameters(self) -> Iterable[_Schema]:
         for name in uritemplate.variables(self.path):
@@ -92,7 +103,8 @@ class DoorSchema(AutoSchema):
 
     def _get_response_bodies(self, direction: Any = "response") -> _Schema:
         bodies = {str(status): self._success(shape) for status, shape in self.door.answers.items()}
-        refusals = (MessageTooLarge,) if self.door.body is not None else ()
+        refusals: tuple[type[ScalableError], ...] = (MessageTooLarge,) if self.door.body is not None else ()
+        refusals += KEY_ERRORS if self.door.takes_keys(str(self.method)) else ()
         for status, errors in _by_status((*COMMON_ERRORS, *refusals, *self.door.errors)).items():
             bodies.setdefault(str(status), self._refusal(errors))
         return bodies

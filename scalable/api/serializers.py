@@ -68,16 +68,26 @@ class CreateTopicQuery(Query):
     num_initial_segments: Annotated[int, Meta(ge=-MAX_BIGINT, le=MAX_BIGINT)] = 1
 
 
-class DeleteTopicQuery(Query):
-    """`force` deletes although somebody is connected."""
+class EpochQuery(Query):
+    """The epoch that the caller saw; the request is refused when the layout has moved on."""
+
+    expected_epoch: Identifier | UnsetType = UNSET
+
+    @property
+    def epoch(self) -> int | None:
+        """The expected epoch, None for any."""
+        return None if self.expected_epoch is UNSET else self.expected_epoch
+
+
+class DeleteTopicQuery(EpochQuery):
+    """`force` deletes although somebody is connected; `expectedEpoch` as elsewhere."""
 
     force: bool = False
 
 
-class ReshapeQuery(Query):
+class ReshapeQuery(EpochQuery):
     """The epoch that the caller saw: refused when the layout has moved on. `preview` changes nothing."""
 
-    expected_epoch: Identifier | UnsetType = UNSET
     preview: bool = False
 
 

@@ -63,9 +63,12 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
         """Give the topic's metadata: epoch, segments by id, properties, policy; raises TopicNotFound."""
         return self._object("GET", _path(topic))
 
-    def set_properties(self, topic: TopicName | str, properties: Mapping[str, str]) -> None:
-        """Replace all properties of a topic; raises TopicNotFound."""
-        self._call("PUT", _path(topic, "properties"), json=dict(properties))
+    def set_properties(
+        self, topic: TopicName | str, properties: Mapping[str, str], *, expected_epoch: int | None = None
+    ) -> None:
+        """Replace all properties of a topic; raises TopicNotFound, EpochMoved."""
+        params = _expected(expected_epoch)
+        self._call("PUT", _path(topic, "properties"), params=params, json=dict(properties))
 
     def properties(self, topic: TopicName | str) -> dict[str, str]:
         """Give the topic's properties; raises TopicNotFound."""
@@ -89,12 +92,15 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
         names: list[str] = self._json("GET", f"{ROOT}/{_quoted(tenant, name)}", params=params)
         return names
 
-    def delete_topic(self, topic: TopicName | str, *, force: bool = False) -> None:
+    def delete_topic(
+        self, topic: TopicName | str, *, force: bool = False, expected_epoch: int | None = None
+    ) -> None:
         """Delete a topic with its messages, once its splits and merges have ended, or at once if forced.
 
-        Raises TopicNotFound, and SegmentClaimed when the wait for them was too long.
+        Raises TopicNotFound, EpochMoved, and SegmentClaimed when the wait for them was too long.
         """
-        self._call("DELETE", _path(topic), params={"force": str(force).lower()})
+        params = {"force": str(force).lower(), **_expected(expected_epoch)}
+        self._call("DELETE", _path(topic), params=params)
 
     # Namespaces, and how long things are kept
 
@@ -187,8 +193,7 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
     def _reshape(
         self, path: str, body: Json | None, expected_epoch: int | None, wait: bool, **params: int
     ) -> Json | None:
-        if expected_epoch is not None:
-            params["expectedEpoch"] = expected_epoch
+        params |= _expected(expected_epoch)
         headers = {} if wait else {"Prefer": "respond-async"}
         answer = self._call("POST", path, params=params, json=body, headers=headers)
         if answer.status_code != 202:
@@ -213,18 +218,24 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
 
     # Autoscaler
 
-    def set_policy(self, topic: TopicName | str, override: Mapping[str, Any]) -> None:
-        """Replace the topic's autoscale override; raises PolicyUnreadable, PolicyInvalid, UnknownField."""
-        self._call("POST", _path(topic, "autoScalePolicy"), json=dict(override))
+    def set_policy(
+        self, topic: TopicName | str, override: Mapping[str, Any], *, expected_epoch: int | None = None
+    ) -> None:
+        """Replace the topic's autoscale override.
+
+        Raises PolicyUnreadable, PolicyInvalid, UnknownField, EpochMoved.
+        """
+        params = _expected(expected_epoch)
+        self._call("POST", _path(topic, "autoScalePolicy"), params=params, json=dict(override))
 
     def get_policy(self, topic: TopicName | str) -> Json | None:
         """Give the topic's own override, or None when it has none."""
         answer = self._call("GET", _path(topic, "autoScalePolicy"))
         return None if answer.status_code == 204 else dict(answer.json())
 
-    def remove_policy(self, topic: TopicName | str) -> None:
-        """Remove the topic's own override."""
-        self._call("DELETE", _path(topic, "autoScalePolicy"))
+    def remove_policy(self, topic: TopicName | str, *, expected_epoch: int | None = None) -> None:
+        """Remove the topic's own override; raises EpochMoved."""
+        self._call("DELETE", _path(topic, "autoScalePolicy"), params=_expected(expected_epoch))
 
     def effective_policy(self, topic: TopicName | str) -> Json:
         """Give the resolved policy with the source of each field."""
@@ -272,6 +283,10 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
     def report_tiles(self, tiles: Sequence[Mapping[str, Any]]) -> None:
         """Write one-minute load tiles; a tile that is there is replaced."""
         self._call("POST", f"{LOAD_ROOT}/tiles", json={"tiles": [dict(tile) for tile in tiles]})
+
+
+def _expected(epoch: int | None) -> dict[str, int]:
+    return {} if epoch is None else {"expectedEpoch": epoch}
 
 
 def _namespace_path(namespace: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from scalable.domain.errors import EpochMoved, SegmentsFixed
+from scalable.domain.errors import SegmentsFixed
 from scalable.domain.forecast import Passing, added, passing, scaled, share_of
 from scalable.domain.layout import Layout, PlannedSegment, ReshapePlan, Segment
 from scalable.domain.load import SegmentRates
@@ -75,8 +75,7 @@ def _preview(name: TopicName, plan_on: Planner, expected_epoch: int | None) -> P
     topic = topics.read(name)
     if name.tenant == SYSTEM_TENANT:
         raise SegmentsFixed(topic=str(name))
-    if expected_epoch not in (None, topic.epoch):
-        raise EpochMoved(expected_epoch=expected_epoch, current_epoch=topic.epoch)
+    topic.check_epoch(expected_epoch)
     plan, now_ms = plan_on(topic.layout), milliseconds(database_now())
     after = topic.layout.apply(plan, now_ms)
     children, basis = _children(topic, plan, now_ms)

@@ -8,7 +8,6 @@ from django.db import transaction
 from scalable import announce
 from scalable.domain import buckets
 from scalable.domain.errors import (
-    EpochMoved,
     OperationNotAbortable,
     OperationNotRetriable,
     SegmentClaimed,
@@ -173,8 +172,7 @@ def _request(
         topic = topics.lock(name)
         if name.tenant == SYSTEM_TENANT:
             raise SegmentsFixed(topic=str(name))
-        if expected_epoch not in (None, topic.epoch):
-            raise EpochMoved(expected_epoch=expected_epoch, current_epoch=topic.epoch)
+        topic.check_epoch(expected_epoch)
         plan = plan_on(topic.layout)
         return _running(topic, plan) or _begin(topic, plan, actor=actor, reason=reason)
 

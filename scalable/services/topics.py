@@ -145,14 +145,17 @@ def list_figures(*, tenant: str, namespace: str, wanted: Wanted, limit: int, off
     return overview.page(tenant=tenant, namespace=namespace, wanted=wanted, limit=limit, offset=offset)
 
 
-def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:
-    """Delete a topic with its messages; raises TopicNotFound, and SegmentClaimed unless forced.
+def delete_topic(
+    *, name: TopicName, force: bool = False, expected_epoch: int | None = None, actor: str
+) -> None:
+    """Delete a topic with its messages; raises TopicNotFound, EpochMoved, and SegmentClaimed unless forced.
 
     The metadata goes first. A store that a crash leaves behind, or that a driver of a forcibly deleted
     operation still makes, is an orphan for the sweep.
     """
     with transaction.atomic():
         topic = store.lock_to_delete(name)
+        topic.check_epoch(expected_epoch)
         running = operations.unfinished([topic.incarnation])
         if running and not force:
             raise SegmentClaimed(
@@ -173,10 +176,13 @@ def delete_topic(*, name: TopicName, force: bool = False, actor: str) -> None:
         port.delete(key)
 
 
-def set_properties(*, name: TopicName, properties: Mapping[str, str], actor: str) -> None:
-    """Replace all properties of a topic; raises TopicNotFound."""
+def set_properties(
+    *, name: TopicName, properties: Mapping[str, str], expected_epoch: int | None = None, actor: str
+) -> None:
+    """Replace all properties of a topic; raises TopicNotFound, EpochMoved."""
     with transaction.atomic():
         topic = store.lock(name)
+        topic.check_epoch(expected_epoch)
         revision = store.write_properties(topic.incarnation, properties)
         auditing.record(
             "topic.properties", name, actor=actor, before=topic.properties, after=dict(properties)
@@ -185,24 +191,28 @@ def set_properties(*, name: TopicName, properties: Mapping[str, str], actor: str
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
 
 
-def set_auto_scale_policy(*, name: TopicName, override: object, actor: str) -> None:
+def set_auto_scale_policy(
+    *, name: TopicName, override: object, expected_epoch: int | None = None, actor: str
+) -> None:
     """Replace a topic's policy override, a JSON object of policy fields; all else stays as it is.
 
-    Raises TopicNotFound, UnknownField, PolicyUnreadable, and PolicyInvalid for what contradicts itself once
+    Raises TopicNotFound, EpochMoved, UnknownField, PolicyUnreadable, and PolicyInvalid for what contradicts itself once
     resolved.
     """
     parsed = parse_override(override)
     with transaction.atomic():
         topic = store.lock(name)
+        topic.check_epoch(expected_epoch)
         validate(resolve(topic=parsed, namespace=topic.namespace_policy).policy)
         auditing.record("topic.policy", name, actor=actor, before=topic.auto_scale_policy, after=parsed)
         _write_policy(topic, parsed)
 
 
-def remove_auto_scale_policy(*, name: TopicName, actor: str) -> None:
-    """Drop a topic's policy override, so that it inherits every field; raises TopicNotFound."""
+def remove_auto_scale_policy(*, name: TopicName, expected_epoch: int | None = None, actor: str) -> None:
+    """Drop a topic's policy override, so that it inherits every field; raises TopicNotFound, EpochMoved."""
     with transaction.atomic():
         topic = store.lock(name)
+        topic.check_epoch(expected_epoch)
         auditing.record("topic.policy", name, actor=actor, before=topic.auto_scale_policy)
         _write_policy(topic, None)
 

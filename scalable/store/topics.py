@@ -9,7 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import F, QuerySet
 
 from scalable.domain.cursors import cursor_names
-from scalable.domain.errors import NamespaceDeleting, NamespaceNotFound, TopicExists, TopicNotFound
+from scalable.domain.errors import EpochMoved, NamespaceDeleting, NamespaceNotFound, TopicExists, TopicNotFound
 from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout, Segment, SegmentState
 from scalable.domain.names import TopicName
@@ -44,6 +44,11 @@ class TopicView:
     def epoch(self) -> int:
         """Give the version of the layout."""
         return self.layout.epoch
+
+    def check_epoch(self, expected: int | None) -> None:
+        """Raise EpochMoved when a caller expects another version; None expects nothing."""
+        if expected not in (None, self.epoch):
+            raise EpochMoved(expected_epoch=expected, current_epoch=self.epoch)
 
 
 # Reading.

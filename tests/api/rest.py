@@ -95,6 +95,10 @@ def make_orders(rest: Rest) -> Orders:
 
 
 def rows() -> dict[str, list[str]]:
-    """All rows of the product, to compare before and after."""
+    """All rows of the product, to compare before and after, but for the audit and keys of requests."""
     models = apps.get_app_config("scalable").get_models()
-    return {model.__name__: sorted(map(repr, model._default_manager.values_list())) for model in models}
+    return {
+        model.__name__: sorted(map(repr, model._default_manager.values_list()))
+        for model in models
+        if model.__name__ not in {"AuditEvent", "IdempotentRequest"}
+    }

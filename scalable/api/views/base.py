@@ -9,6 +9,7 @@ from rest_framework.exceptions import UnsupportedMediaType
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from scalable import trace
@@ -17,6 +18,7 @@ from scalable.api.doors import Door
 from scalable.api.observing import DOOR
 from scalable.api.schema import JSON_TYPE, DoorSchema
 from scalable.api.serializers import MAX_BIGINT, Query, read_body, read_query
+from scalable.api.views import idempotent
 from scalable.domain.errors import InvalidParameter, ReadOnly, UnreadableBody
 from scalable.domain.names import TopicName, validate_part
 from scalable.services import auditing
@@ -49,6 +51,7 @@ class DoorView(APIView):
     doors: ClassVar[Mapping[str, Door]] = {}
     tag: ClassVar[str] = ""
     _query: Query | None = None
+    _idempotent: int | None = None
 
     @property
     def door(self) -> Door:
@@ -65,11 +68,21 @@ class DoorView(APIView):
             raise ReadOnly
         if self.door.body is None and request._request.body:
             raise UnreadableBody(problem="no body is expected here")
+        if self.door.takes_keys(str(request.method)):
+            self._idempotent = idempotent.begin(request)
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Answer what was answered before, or say what went wrong."""
+        if isinstance(exc, idempotent.Replay):
+            return exc.response
+        return super().handle_exception(exc)
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Note in the audit what somebody who is known tried to change and was refused."""
         if response.status_code >= 400 and response.status_code not in UNNOTED:
             self._note_refusal(str(request.method), response)
+        if self._idempotent is not None:
+            idempotent.finish(self._idempotent, response)
         return super().finalize_response(request, response, *args, **kwargs)
 
     def _note_refusal(self, method: str, response: Any) -> None:

@@ -5,10 +5,10 @@ from rest_framework.response import Response
 
 from scalable.api.authentication import actor_of
 from scalable.api.doors import Door
-from scalable.api.serializers import Properties
+from scalable.api.serializers import EpochQuery, Properties
 from scalable.api.views.base import DoorView, body_of, topic_of
 from scalable.domain.access import Right
-from scalable.domain.errors import TopicNotFound
+from scalable.domain.errors import EpochMoved, TopicNotFound
 from scalable.services import topics
 
 
@@ -26,9 +26,10 @@ class PropertiesView(DoorView):
         "PUT": Door(
             summary="Replace all properties of a topic",
             right=Right.ADMIN,
+            query=EpochQuery,
             body=Properties,
             answers={204: None},
-            errors=(TopicNotFound,),
+            errors=(TopicNotFound, EpochMoved),
         ),
     }
 
@@ -37,5 +38,10 @@ class PropertiesView(DoorView):
 
     def put(self, request: Request, **path: str) -> Response:
         properties = body_of(request, Properties)
-        topics.set_properties(name=topic_of(path), properties=properties, actor=actor_of(request))
+        topics.set_properties(
+            name=topic_of(path),
+            properties=properties,
+            expected_epoch=self.query(EpochQuery).epoch,
+            actor=actor_of(request),
+        )
         return Response(status=204)

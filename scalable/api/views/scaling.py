@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from msgspec import UNSET
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,6 +13,7 @@ from scalable.api.layout_bodies import PreviewBody, preview_body
 from scalable.api.serializers import (
     DecisionsBody,
     EffectivePolicyBody,
+    EpochQuery,
     ListDecisionsQuery,
     ListOperationsQuery,
     MergeBody,
@@ -70,19 +70,14 @@ class ReshapeView(DoorView):
 
     tag = "Split and merge"
 
-    @property
-    def expected_epoch(self) -> int | None:
-        """The epoch that the caller named, if it did."""
-        named = self.query(ReshapeQuery).expected_epoch
-        return None if named is UNSET else named
-
     def reshape(
         self, request: Request, ask: Callable[..., StoredOperation], tell: Callable[..., Preview], **what: Any
     ) -> Response:
         """Do it and answer, or tell what it would do."""
-        if self.query(ReshapeQuery).preview:
-            return Response(preview_body(tell(**what, expected_epoch=self.expected_epoch)))
-        start = partial(ask, **what, expected_epoch=self.expected_epoch, actor=actor_of(request))
+        query = self.query(ReshapeQuery)
+        if query.preview:
+            return Response(preview_body(tell(**what, expected_epoch=query.epoch)))
+        start = partial(ask, **what, expected_epoch=query.epoch, actor=actor_of(request))
         return answer_operation(request, start)
 
     def merge(self, request: Request, path: dict[str, str], segment_ids: list[int]) -> Response:
@@ -308,15 +303,17 @@ class PolicyView(DoorView):
         "POST": Door(
             summary="Replace the topic's own policy",
             right=Right.ADMIN,
+            query=EpochQuery,
             body=dict[str, Any],
             answers={204: None},
-            errors=(TopicNotFound, PolicyUnreadable, PolicyInvalid),
+            errors=(TopicNotFound, PolicyUnreadable, PolicyInvalid, EpochMoved),
         ),
         "DELETE": Door(
             summary="Remove the topic's own policy",
             right=Right.ADMIN,
+            query=EpochQuery,
             answers={204: None},
-            errors=(TopicNotFound,),
+            errors=(TopicNotFound, EpochMoved),
         ),
     }
 
@@ -326,11 +323,18 @@ class PolicyView(DoorView):
 
     def post(self, request: Request, **path: str) -> Response:
         override = body_of(request, dict[str, Any])
-        topics.set_auto_scale_policy(name=topic_of(path), override=override, actor=actor_of(request))
+        topics.set_auto_scale_policy(
+            name=topic_of(path),
+            override=override,
+            expected_epoch=self.query(EpochQuery).epoch,
+            actor=actor_of(request),
+        )
         return Response(status=204)
 
     def delete(self, request: Request, **path: str) -> Response:
-        topics.remove_auto_scale_policy(name=topic_of(path), actor=actor_of(request))
+        topics.remove_auto_scale_policy(
+            name=topic_of(path), expected_epoch=self.query(EpochQuery).epoch, actor=actor_of(request)
+        )
         return Response(status=204)
 
 

@@ -24,6 +24,7 @@ class TokensView(DoorView):
             summary="Mint a token for a role; it is shown this once",
             right=Right.SUPERUSER,
             body=MintBody,
+            keeps_answer=False,
             answers={200: IssuedBody},
             errors=(AccessFull,),
         ),

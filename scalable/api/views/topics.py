@@ -23,6 +23,7 @@ from scalable.api.views.base import DoorView, namespace_of, require_json, topic_
 from scalable.api.views.waiting import when_unclaimed
 from scalable.domain.access import Right
 from scalable.domain.errors import (
+    EpochMoved,
     InvalidFilter,
     InvalidInitialSegments,
     NamespaceDeleting,
@@ -119,7 +120,7 @@ class TopicView(DoorView):
             right=Right.ADMIN,
             query=DeleteTopicQuery,
             answers={204: None},
-            errors=(TopicNotFound, SegmentClaimed),
+            errors=(TopicNotFound, SegmentClaimed, EpochMoved),
         ),
     }
 
@@ -136,8 +137,14 @@ class TopicView(DoorView):
         return Response(topic_body(topics.get_topic(name=topic_of(path))))
 
     def delete(self, request: Request, **path: str) -> Response:
-        name, force = topic_of(path), self.query(DeleteTopicQuery).force
-        delete = partial(topics.delete_topic, name=name, force=force, actor=actor_of(request))
+        name, query = topic_of(path), self.query(DeleteTopicQuery)
+        delete = partial(
+            topics.delete_topic,
+            name=name,
+            force=query.force,
+            expected_epoch=query.epoch,
+            actor=actor_of(request),
+        )
         when_unclaimed(request, name, delete)
         return Response(status=204)
 

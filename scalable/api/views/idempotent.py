@@ -1,0 +1,59 @@
+"""The header `Idempotency-Key`: a request that is sent again gets the answer of the first time."""
+
+import hashlib
+import json
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.utils.encoders import JSONEncoder
+
+from scalable.api.authentication import subject_of
+from scalable.domain.errors import TooManyRequests
+from scalable.services import idempotency
+from scalable.store.idempotency import KeptRequest
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+_KEPT_HEADERS = ("Location", "Preference-Applied", "X-Scalable-Total")
+_NOT_DONE = TooManyRequests.code
+
+
+class Replay(Exception):
+    """The request was answered before; this is that answer."""
+
+    def __init__(self, kept: KeptRequest) -> None:
+        super().__init__("answered before")
+        body = json.loads(kept.body) if kept.body else None
+        self.response = Response(body, status=kept.status, headers={**kept.headers, REPLAYED: "true"})
+
+
+def begin(request: Request) -> int | None:
+    """Take the key that a request came with, if any; raises Replay, and why a key is refused."""
+    key = request.headers.get(HEADER)
+    if key is None:
+        return None
+    begun = idempotency.begin(role=subject_of(request).role, key=key, fingerprint=_fingerprint(request))
+    if isinstance(begun, KeptRequest):
+        raise Replay(begun)
+    return begun
+
+
+def finish(row_id: int, response: Any) -> None:
+    """Keep the answer of a request; one that was turned away unread may come again."""
+    data = getattr(response, "data", None)
+    turned_away = isinstance(data, dict) and data.get("code") == _NOT_DONE
+    idempotency.finish(
+        row_id,
+        status=idempotency.SERVER_FAULT if turned_away else response.status_code,
+        body="" if data is None else json.dumps(data, cls=JSONEncoder),
+        headers={name: response[name] for name in _KEPT_HEADERS if response.has_header(name)},
+    )
+
+
+def _fingerprint(request: Request) -> str:
+    plain = request._request
+    parts = (plain.method or "", plain.get_full_path(), plain.headers.get("Prefer", ""))
+    digest = hashlib.sha256("\n".join(parts).encode())
+    digest.update(b"\n" + plain.body)
+    return digest.hexdigest()
