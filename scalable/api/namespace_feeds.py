@@ -14,7 +14,7 @@ from django.conf import settings
 
 from scalable.api.hub import Watch, hub, namespace_key
 from scalable.api.node import node
-from scalable.domain.errors import NamespaceNotFound
+from scalable.domain.errors import NamespaceNotFound, TooManyRequests
 from scalable.domain.names import NamespaceName
 from scalable.domain.topic_list import Difference, difference, hash_of, matches
 from scalable.services import namespace_watching
@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 COALESCING_SECONDS = 0.05
 PART_BYTES = 256 * 1024
 """How large the names of one frame may be together."""
+LISTED_MAX = 5_000_000
+"""How many names the lists of one namespace may have together: with each filter goes a list of its own."""
+RETRY_AFTER_SECONDS = 30.0
 LONG_LIST = 1_000
 """A list that is longer is sorted and encoded beside the event loop."""
 
@@ -78,6 +81,11 @@ class Group:
     def is_read(self) -> bool:
         """True once the list is known."""
         return self._topics is not None
+
+    @property
+    def size(self) -> int:
+        """How many topics are on the list."""
+        return len(self._topics or ())
 
     @property
     def newcomers(self) -> dict[ListWatcher, str | None]:
@@ -221,6 +229,10 @@ class Feed:
             namespace=self.name.namespace,
             filters=group.filters,
         )
+        others = sum(each.size for each in self._groups.values() if each is not group)
+        if others + len(found.topics) > LISTED_MAX:
+            group.fail(TooManyRequests(limit=LISTED_MAX, retry_after_seconds=RETRY_AFTER_SECONDS))
+            return
         # The earliest position counts: what was read later takes the same changes twice without harm.
         self._position = self._position or found.position
         group.adopt(found)
@@ -268,7 +280,7 @@ async def _beside(topics: Mapping[str, int], work: Callable[[Iterable[str]], T])
 
 
 def _snapshot_of(names: Iterable[str], *, limit_bytes: int) -> tuple[Numbered, ...]:
-    parts = list(_cut(sorted(names), limit_bytes)) or [[]]
+    parts = list(_cut(names, limit_bytes)) or [[]]
     return tuple(
         Numbered(TopicsSnapshot(generation=0, remaining=len(parts) - number, topics=part))
         for number, part in enumerate(parts, start=1)

@@ -31,7 +31,7 @@ def _problem_of(value: str) -> str | None:
         return "it contains '/'"
     if value in {".", ".."}:
         return "it is a path step"
-    if any(unicodedata.category(character) in _INVISIBLE for character in value):
+    if not value.isprintable() and any(unicodedata.category(each) in _INVISIBLE for each in value):
         return "it contains a control character"
     return None
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from pytest_django.fixtures import Settings
 
+from scalable.api import namespace_feeds as module
 from scalable.api.hub import hub
 from scalable.api.namespace_feeds import Feed, NamespaceFeeds, Numbered, namespace_feeds
 from scalable.api.node import node
 from scalable.asgi import socket_application
 from scalable.client.namespace_watch import TopicsFeed
+from scalable.domain.errors import TooManyRequests
 from scalable.domain.names import NamespaceName
 from scalable.domain.topic_list import hash_of
 from scalable.services import namespace_watching, namespaces
@@ -276,6 +278,22 @@ async def test_no_frame_is_larger_than_the_limit(hints_only: None, settings: Set
     )
     assert max(len(encode(frame).encode()) for frame in listener.frames) <= 1_024
     registry.part(listener, feed)
+
+
+async def test_lists_are_bounded_together(hints_only: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LISTED_MAX", 3)
+    names = [await ask(create, SPACE, f"t{number}", team="red") for number in range(2)]
+    registry, one, other, small = NamespaceFeeds(), Listener(), Listener(), Listener()
+    feed = join(registry, one)
+    await one.until(*names)
+    join(registry, other, team="red")
+    assert isinstance(await other.until_failed(), TooManyRequests)
+    registry.part(other, feed)
+    join(registry, small, team="blue")
+    await small.until()
+    assert one.error is small.error is None
+    for each in (one, small):
+        registry.part(each, feed)
 
 
 # Readers that do not read, and many that come and go.
