@@ -196,8 +196,8 @@ def set_auto_scale_policy(
 ) -> None:
     """Replace a topic's policy override, a JSON object of policy fields; all else stays as it is.
 
-    Raises TopicNotFound, EpochMoved, UnknownField, PolicyUnreadable, and PolicyInvalid for what contradicts itself once
-    resolved.
+    Raises TopicNotFound, EpochMoved, UnknownField, PolicyUnreadable, and PolicyInvalid for what contradicts
+    itself once resolved.
     """
     parsed = parse_override(override)
     with transaction.atomic():
