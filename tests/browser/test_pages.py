@@ -30,6 +30,20 @@ async def test_an_empty_list_says_what_to_do(console: Console) -> None:
     assert "no topics yet" in await console.page.inner_text("#empty")
 
 
+async def test_the_pages_of_rest_and_of_access_draw_under_their_policies(console: Console) -> None:
+    page = console.page
+    await console.open("/docs")
+    await page.wait_for_selector(".opblock")
+    await page.goto(f"{console.node.url}/manage/")
+    assert "Grants" in await page.inner_text("#content")
+    await page.click("#content-main a[href='/manage/scalable/grant/add/']")
+    await page.fill("#id_tenant", "public")
+    await page.fill("#id_role", "worker")
+    await page.select_option("#id_actions", ["consume"])
+    await page.click("input[name=_save]")
+    assert "was added successfully" in await page.inner_text(".messagelist")
+
+
 async def test_topics_are_created_listed_and_found(console: Console) -> None:
     page = console.page
     for name in ("orders", "payments"):
