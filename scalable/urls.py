@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path
 
 from scalable.admin import site
-from scalable.api import errors
+from scalable.api import bus, errors
 from scalable.api.node import node
 from scalable.api.urls import is_of_topics
 from scalable.api.urls import urlpatterns as api_urlpatterns
@@ -17,12 +17,19 @@ def livez(request: HttpRequest) -> HttpResponse:
 
 
 def readyz(request: HttpRequest) -> HttpResponse:
-    """Answer 200 while this node's heartbeats are written, else 503 with the reason; open to everybody."""
+    """Answer 200 while this node's heartbeats are written, else 503; with each part's state, to everybody.
+
+    Without notices a node works on: what others did it sees a few seconds later.
+    """
     trouble = node.trouble
+    parts = {"database": trouble, "notices": bus.hearing.trouble}
+    lines = ["ready" if trouble is None else f"not ready: {trouble}"]
+    lines += [f"{part}: {state or 'ok'}" for part, state in parts.items()]
+    body = "\n".join(lines) + "\n"
     if trouble is None:
-        return HttpResponse("ready\n", content_type="text/plain")
+        return HttpResponse(body, content_type="text/plain")
     headers = {"Retry-After": str(errors.RETRY_AFTER_SECONDS)}
-    return HttpResponse(f"not ready: {trouble}\n", status=503, content_type="text/plain", headers=headers)
+    return HttpResponse(body, status=503, content_type="text/plain", headers=headers)
 
 
 handler400 = errors.bad_request

@@ -11,6 +11,7 @@ import os
 import threading
 import uuid
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -82,6 +83,16 @@ def publish(notice: announce.Notice) -> None:
             _publisher.offer(fired)
 
 
+@dataclass(slots=True)
+class Hearing:
+    """Whether the notices of other processes arrive just now."""
+
+    trouble: str | None = "not connected yet"
+
+
+hearing = Hearing()
+
+
 async def run() -> None:
     """Follow the other processes' notices for as long as this process serves; reconnects by itself."""
     delay = RETRY_SECONDS_MIN
@@ -92,6 +103,7 @@ async def run() -> None:
         except (redis.RedisError, OSError) as error:
             if link.subscribed:
                 delay = RETRY_SECONDS_MIN
+            hearing.trouble = "not connected"
             logger.warning("No hints from other processes (%s); again in %.1f s", error, delay)
         await asyncio.sleep(delay)
         delay = min(delay * 2, RETRY_SECONDS_MAX)
@@ -128,6 +140,7 @@ class Link:
         self._unanswered = 0
         if message["type"] == "subscribe":
             self.subscribed = True
+            hearing.trouble = None
             hub.resync()
         elif message["type"] == "message":
             hub.fire(*_foreign_keys(message["data"]))

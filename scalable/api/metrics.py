@@ -16,6 +16,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from scalable.api import bus
 from scalable.api.node import node
 from scalable.api.sampler import sampler
 
@@ -55,6 +56,8 @@ class NodeCollector(Collector):
 
 def _gauges() -> Iterator[Metric]:
     yield GaugeMetricFamily("scalable_node_ready", "1 when the node can work.", value=node.trouble is None)
+    heard = bus.hearing.trouble is None
+    yield GaugeMetricFamily("scalable_notices_connected", "1 while notices of others arrive.", value=heard)
     yield GaugeMetricFamily(
         "scalable_node_heartbeat_age_seconds", "Since the last heartbeat.", value=node.heartbeat_age_seconds
     )
