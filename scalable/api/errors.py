@@ -13,9 +13,11 @@ from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
+from scalable.api.raw_path import check_path
 from scalable.domain.errors import (
     Forbidden,
     Internal,
+    InvalidName,
     MessageTooLarge,
     ScalableError,
     TooManyRequests,
@@ -166,7 +168,11 @@ def body_of(error: ScalableError) -> dict[str, Any]:
 
 
 def unknown_path(request: HttpRequest, exception: Exception) -> JsonResponse:
-    """Answer a path that is no door of this product (Django's handler404)."""
+    """Answer a path that is no door of this product, or cannot be one (Django's handler404)."""
+    try:
+        check_path(request)
+    except InvalidName as error:
+        return JsonResponse(body_of(error), status=answer_of(error).status)
     return JsonResponse(_plain_body("unknown_path", f"There is nothing at {request.path}."), status=404)
 
 

@@ -1,0 +1,25 @@
+"""What of a path is lost once its percent escapes are resolved, and must not be."""
+
+from urllib.parse import unquote_to_bytes
+
+from django.http import HttpRequest
+
+from scalable.domain.errors import InvalidName
+
+_QUOTED_SLASH = b"%2f"
+SHOWN_CHARACTERS = 255
+
+
+def check_path(request: HttpRequest) -> None:
+    """Refuse a path with a quoted slash, which would be taken for two parts, or with what is no UTF-8.
+
+    Raises InvalidName. A server that does not tell the path as it was sent has nothing to check.
+    """
+    raw: bytes = getattr(request, "scope", {}).get("raw_path") or b""
+    shown = raw.decode("latin-1")[:SHOWN_CHARACTERS]
+    if _QUOTED_SLASH in raw.lower():
+        raise InvalidName(field="path", value=shown, problem="a name in it contains '/'")
+    try:
+        unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidName(field="path", value=shown, problem="it is not UTF-8") from error
