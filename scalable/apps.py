@@ -1,9 +1,10 @@
 """Joins what hears of commits to what commits."""
 
 from django.apps import AppConfig
+from django.core.checks import Tags, register
 
 from scalable import announce
-from scalable.api import bus
+from scalable.api import bus, deployment
 
 
 class ScalableConfig(AppConfig):
@@ -15,5 +16,7 @@ class ScalableConfig(AppConfig):
     def ready(self) -> None:
         from scalable.services import rules  # models can be loaded only now
 
+        register(deployment.check_secrets, Tags.security, deploy=True)
+        register(deployment.check_encryption, Tags.security, deploy=True)
         announce.listen(rules.hear)
         announce.listen(bus.publish)

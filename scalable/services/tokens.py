@@ -8,13 +8,14 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import transaction
 
-from scalable.domain.errors import AccessFull
+from scalable.domain.errors import AccessFull, TokenNotFound
 from scalable.domain.names import validate_part
 from scalable.services import access, auditing, rules
 from scalable.store import tokens as store
 from scalable.store.clock import database_now, moment
 from scalable.store.tokens import TokenView
 
+MAX_TOKEN_ID_LENGTH = 64
 KEPT_AFTER_EXPIRY = timedelta(days=30)
 
 
@@ -55,6 +56,8 @@ def list_tokens(*, limit: int, offset: int = 0) -> tuple[list[TokenView], int]:
 
 def revoke_token(*, token_id: str, actor: str) -> TokenView:
     """Let a token open no door any more, and close what it opened; raises TokenNotFound."""
+    if len(token_id) > MAX_TOKEN_ID_LENGTH or not token_id.isprintable():
+        raise TokenNotFound(token_id=token_id[:MAX_TOKEN_ID_LENGTH])
     with transaction.atomic():
         revoked = store.revoke(token_id)
         auditing.record("token.revoke", f"tokens/{token_id}", actor=actor, before={"role": revoked.role})

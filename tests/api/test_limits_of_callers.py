@@ -10,10 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 from django.contrib.auth.models import User
+from django.core.checks import registry
 from django.test import Client
 from pytest_django.fixtures import Settings
 
 from launch.sandbox import LiveNode
+from scalable.api import deployment
 from scalable.api.pages import OPEN, RIGHTS
 from scalable.api.rates import CALLERS_MAX, Rates, rates
 from scalable.domain.access import Scope
@@ -211,18 +213,29 @@ def check_deployment(**environment: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_production_settings_pass_the_deployment_check() -> None:
-    checked = check_deployment(**PRODUCTION)
+def test_production_settings_pass_the_deployment_check(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text(PRODUCTION["SCALABLE_SECRET_KEY"] + "\n")
+    secret.chmod(0o600)
+    given = {name: value for name, value in PRODUCTION.items() if name != "SCALABLE_SECRET_KEY"}
+    checked = check_deployment(**given, SCALABLE_SECRET_KEY_FILE=str(secret))
     assert checked.returncode == 0, checked.stderr
     assert "no issues" in checked.stdout
 
 
-def test_secrets_are_read_from_files_that_are_nobody_elses(tmp_path: Path) -> None:
+def test_the_deployment_check_names_what_is_missing(settings: Settings) -> None:
+    settings.SCALABLE_SECRET_KEY_GIVEN = settings.SCALABLE_TOKEN_SECRET_GIVEN = False
+    settings.SCALABLE_NODE_URL = "http://topics.example.com"
+    found = [*deployment.check_secrets(None), *deployment.check_encryption(None)]
+    assert [each.id for each in found] == ["scalable.W001", "scalable.W002", "scalable.W003"]
+    registered = registry.registry.get_checks(include_deployment_checks=True)
+    assert {deployment.check_secrets, deployment.check_encryption} <= set(registered)
+
+
+def test_a_secret_in_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text(PRODUCTION["SCALABLE_SECRET_KEY"] + "\n")
     given = {name: value for name, value in PRODUCTION.items() if name != "SCALABLE_SECRET_KEY"}
-    secret.chmod(0o600)
-    assert check_deployment(**given, SCALABLE_SECRET_KEY_FILE=str(secret)).returncode == 0
     secret.chmod(0o644)
     checked = check_deployment(**given, SCALABLE_SECRET_KEY_FILE=str(secret))
     assert checked.returncode != 0

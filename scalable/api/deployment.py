@@ -1,0 +1,32 @@
+"""What `manage.py check --deploy` asks beside Django's own questions (joined at start-up)."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage
+from django.core.checks import Warning as CheckWarning
+
+
+def check_secrets(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    """Warn when a secret was not given: each process would make one of its own, which no other accepts."""
+    names = {
+        "SCALABLE_SECRET_KEY": settings.SCALABLE_SECRET_KEY_GIVEN,
+        "SCALABLE_TOKEN_SECRET": settings.SCALABLE_TOKEN_SECRET_GIVEN,
+    }
+    return [
+        CheckWarning(
+            f"{name} is not set: every process makes one of its own.",
+            hint=f"Set it, or {name}_FILE, to the same for all processes.",
+            id=f"scalable.W00{number}",
+        )
+        for number, (name, given) in enumerate(names.items(), start=1)
+        if not given
+    ]
+
+
+def check_encryption(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    """Warn when tokens and cookies would travel unencrypted."""
+    if settings.SCALABLE_NODE_URL.startswith("https:"):
+        return []
+    hint = "Give the node a certificate, or put a proxy with one in front and name its address."
+    return [CheckWarning("SCALABLE_NODE_URL is not an https address.", hint=hint, id="scalable.W003")]
