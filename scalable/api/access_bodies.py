@@ -8,6 +8,7 @@ from scalable.api.serializers import Body
 from scalable.services.tokens import IssuedToken
 from scalable.store.tokens import TokenView
 
+SHORTEST_TTL_SECONDS = 0.001
 LONGEST_TTL_SECONDS = 100 * 366 * 24 * 3600
 Action = Literal["produce", "consume", "lookup", "admin"]
 Actions = Annotated[list[Action], Meta(min_length=1, max_length=4)]
@@ -19,7 +20,7 @@ class MintBody(Body):
     """For which role, and for how many seconds; `null` is for ever."""
 
     role: Annotated[str, Meta(min_length=1, max_length=255)]
-    ttl_seconds: Annotated[float, Meta(gt=0, le=LONGEST_TTL_SECONDS)] | None = None
+    ttl_seconds: Annotated[float, Meta(ge=SHORTEST_TTL_SECONDS, le=LONGEST_TTL_SECONDS)] | None = None
 
 
 class IssuedBody(Body):

@@ -174,3 +174,14 @@ def test_what_is_under_way_is_hurried_on_and_what_succeeded_stays(rest: Rest, or
 
 def test_hashes_of_the_test_are_right() -> None:
     assert segment_hash(key_hash(KEY)) == 0xFDC6
+
+
+def test_stats_have_the_last_loads_and_the_policy_that_rules(rest: Rest, orders: Orders) -> None:
+    """As PIP-483 extends them."""
+    report(orders.free, [1.0] * 32)
+    rest.call("POST", f"{PATH}/autoScalePolicy", {"maxSegments": 9})
+    stats = rest.json(f"{PATH}/stats")
+    assert stats["load"] == rest.json(f"{PATH}/loads")
+    assert stats["load"]["segments"][str(orders.free)]["msgRateIn"] == 100.0
+    assert stats["autoScalePolicy"] == rest.json(f"{PATH}/autoScalePolicy/effective")
+    assert stats["autoScalePolicy"]["sources"]["maxSegments"] == "topic"

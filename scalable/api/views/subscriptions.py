@@ -29,8 +29,8 @@ from scalable.api.subscription_bodies import (
     StartBody,
     SubscriptionsBody,
     SubscriptionStatsBody,
-    TopicStatsBody,
 )
+from scalable.api.topic_stats_bodies import ExtendedStatsBody, extension_of
 from scalable.api.views.base import DoorView, body_of, topic_of
 from scalable.domain.access import Right
 from scalable.domain.errors import (
@@ -44,7 +44,7 @@ from scalable.domain.errors import (
     TopicNotFound,
 )
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.services import peeking, seeking, subscription_stats, subscriptions
+from scalable.services import loads, peeking, seeking, subscription_stats, subscriptions, topics
 from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.services.seeking import Moved
 from scalable.store.subscriptions import SubscriptionView as StoredSubscription
@@ -245,15 +245,19 @@ class TopicStatsView(DoorView):
         "GET": Door(
             summary="Get a topic's rates, its subscriptions, and which segments wait for which",
             right=Right.LOOKUP,
-            answers={200: TopicStatsBody},
+            answers={200: ExtendedStatsBody},
             errors=(TopicNotFound,),
         ),
     }
 
     def get(self, request: Request, **path: str) -> Response:
-        stats = subscription_stats.topic_stats(name=topic_of(path))
+        name = topic_of(path)
+        stats = subscription_stats.topic_stats(name=name)
         told = answer_of_leader(request, stats.leader_url)
-        return told or Response(topic_stats_body(stats, sessions_of))
+        if told is not None:
+            return told
+        extension = extension_of(loads.topic_loads(name=name), topics.effective_policy(name=name))
+        return Response(topic_stats_body(stats, sessions_of) | extension)
 
 
 def sessions_of(subscription: StoredSubscription) -> Sessions:
