@@ -87,7 +87,7 @@ class Branch(Generic[ConsumerKind]):
         opened_at = asyncio.get_running_loop().time()
         self._opened(self, consumer)
         self.tried.set()
-        error = await consumer.failure()
+        error = await consumer._wait_for_failure()
         if asyncio.get_running_loop().time() - opened_at > STABLE_SECONDS:
             self._backoff.reset()
         await self._close(0.0)

@@ -58,11 +58,11 @@ class StreamConsumer(Member):
             self._inbox.acknowledge(segment_id, position)
         self._wake_links()
 
-    def owned_positions(self) -> list[tuple[int, int, int]]:
+    def _owned_positions(self) -> list[tuple[int, int, int]]:
         """Give (segment, generation, position behind the last message that was received here) of each."""
         return [(held.segment_id, held.generation, held.handed_out) for held in self._inbox.owned.values()]
 
-    def acknowledge_owned(self, segment_id: int, position: int, *, generation: int) -> bool:
+    def _acknowledge_owned(self, segment_id: int, position: int, *, generation: int) -> bool:
         """Acknowledge all below a position; False when the segment is not owned under the generation."""
         known = self._inbox.acknowledge(segment_id, position, generation=generation)
         self._wake_links()
@@ -87,5 +87,5 @@ class StreamConsumer(Member):
 
     async def _give_up_segments(self, connection: Connection) -> None:
         for held in [held for held in self._inbox.owned.values() if held.may_be_released]:
-            self._inbox.forget(held.key)
+            self._inbox.drop(held)
             await connection.send(Released(segment_id=held.segment_id, generation=held.generation))

@@ -116,7 +116,7 @@ class MultiTopicQueueConsumer(MultiTopicReceiver[MultiTopicQueueMessage, QueueCo
         return consumer.segment_count
 
     def _hand_out(self, consumer: QueueConsumer, number: int) -> MultiTopicQueueMessage | None:
-        message = consumer.poll()
+        message = consumer._next_message()
         if message is None:
             return None
         return MultiTopicQueueMessage(

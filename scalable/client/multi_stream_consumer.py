@@ -110,7 +110,7 @@ class MultiTopicStreamConsumer(MultiTopicReceiver[MultiTopicMessage, StreamConsu
         for number, consumer in self._consumers.items():
             found[consumer.topic] = {
                 segment_id: SegmentPosition(number, generation, position)
-                for segment_id, generation, position in consumer.owned_positions()
+                for segment_id, generation, position in consumer._owned_positions()
             }
         return found
 
@@ -138,7 +138,7 @@ class MultiTopicStreamConsumer(MultiTopicReceiver[MultiTopicMessage, StreamConsu
         for place, position in places.items():
             consumer = self._consumers.get(place.consumer)
             if consumer is not None:
-                consumer.acknowledge_owned(place.segment_id, position, generation=place.generation)
+                consumer._acknowledge_owned(place.segment_id, position, generation=place.generation)
 
     def _make(self, topic: TopicName, *, came_later: bool) -> StreamConsumer:
         late = came_later and self._initial_position == "latest"
@@ -159,7 +159,7 @@ class MultiTopicStreamConsumer(MultiTopicReceiver[MultiTopicMessage, StreamConsu
         self._handed_out.forget(number)
 
     def _hand_out(self, consumer: StreamConsumer, number: int) -> MultiTopicMessage | None:
-        message = consumer.poll()
+        message = consumer._next_message()
         if message is None:
             return None
         place = message.message_id

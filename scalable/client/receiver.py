@@ -55,11 +55,7 @@ class Receiver(ABC, Generic[MessageKind]):
                 await self._changed.wait()
         return message
 
-    def poll(self) -> MessageKind | None:
-        """Hand out a message that waits, or None; for those who wait for several consumers at once."""
-        return self._next_message()
-
-    async def failure(self) -> BaseException:
+    async def _wait_for_failure(self) -> BaseException:
         """Wait until the consumer ends, and give what ended it."""
         while self._failure is None:
             await self._changed.wait()
