@@ -107,6 +107,18 @@ class ClaimSuite:
         port.return_claims(key, subscription="s", session="y", ranges=[(5, 6)], delay_seconds=HOUR)
         assert ranges(claim(port, key, session="z", messages=2)) == [(1, 2, 2), (3, 4, 3)]
 
+    def test_what_is_left_of_a_part_is_found_though_more_is_due_after_it(self, port: SegmentPort) -> None:
+        """Who has little room takes a part of what came back first; what came back later is no end."""
+        key = ready(port, 10)
+        claim(port, key, messages=5)
+        claim(port, key, session="y", messages=5)
+        port.return_claims(key, subscription="s", session="x", ranges=None)
+        port.return_claims(key, subscription="s", session="y", ranges=None)
+        found: list[int] = []
+        while got := ranges(claim(port, key, session="z", messages=1)):
+            found += [offset for first, end, _ in got for offset in range(first, end)]
+        assert found == list(range(10))
+
     def test_only_the_session_that_has_a_claim_may_renew_or_return_it(self, port: SegmentPort) -> None:
         key = ready(port, 10)
         claim(port, key, messages=4)
