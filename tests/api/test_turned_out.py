@@ -1,5 +1,6 @@
 """Open sockets end when what let them in holds no longer: by expiry, revocation, loss of a grant, log-out."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,6 +16,7 @@ from websockets.asyncio.client import connect
 from launch.sandbox import LiveNode, ProcessFactory
 from scalable.access_models import Grant
 from scalable.api.doorkeeper import Doorkeeper, Pass
+from scalable.client import Producer, StreamConsumer
 from scalable.domain.access import Right, Scope, Subject
 from scalable.domain.errors import Forbidden, ScalableError, TooManyRequests
 from scalable.domain.names import TopicName
@@ -118,6 +120,31 @@ async def test_tokens_end_by_time_and_by_revocation_and_admins_with_their_tenant
         await ends_with(administrator, 4403, "forbidden")
         await ends_with(brief, 4401, "unauthenticated")
         assert time.time() >= expires_at
+
+
+async def test_the_client_says_that_the_right_was_taken_away(live_node: LiveNode) -> None:
+    await ask(create, NAME)
+    token = await ask(grant, "worker", "produce", "consume")
+    sent, received = asyncio.Event(), asyncio.Event()
+
+    async def produce() -> None:
+        async with Producer(live_node.url, NAME, token) as producer:
+            while True:
+                await producer.send("key", b"value")
+                sent.set()
+
+    async def consume() -> None:
+        async with StreamConsumer(live_node.url, NAME, "s", token, name="one") as consumer:
+            while True:
+                await consumer.receive()
+                received.set()
+
+    clients = [asyncio.create_task(produce()), asyncio.create_task(consume())]
+    async with asyncio.timeout(60):
+        await asyncio.gather(sent.wait(), received.wait())
+        await ask(grants.revoke, scope=NAMESPACE, role="worker", actor=ACTOR)
+        ended = await asyncio.gather(*clients, return_exceptions=True)
+    assert [type(error) for error in ended] == [Forbidden, Forbidden]
 
 
 # The dashboard's sessions.
