@@ -39,7 +39,7 @@ class HistoryQuery(Query):
     offset: Identifier = 0
 
 
-class NodeBody(Body):
+class SegmentNodeBody(Body):
     """A segment that is or was: `sealedAtMs` -1 while ACTIVE; `prunedAtMs` and `endOffset` once PRUNED."""
 
     segment_id: Identifier
@@ -64,7 +64,7 @@ class LineageBody(Body):
     """Nodes by id; edges between those that are told; `prunedTotal` are remembered."""
 
     epoch: int
-    nodes: list[NodeBody]
+    nodes: list[SegmentNodeBody]
     edges: list[EdgeBody]
     pruned_total: int
 
@@ -72,7 +72,7 @@ class LineageBody(Body):
 class HistoryBody(Body):
     """A page of pruned segments, those pruned last first, and how many are remembered."""
 
-    segments: list[NodeBody]
+    segments: list[SegmentNodeBody]
     total: int
 
 
@@ -97,9 +97,9 @@ class LocatedBody(Body):
     segment_hash: int
     entry_bucket_hash: int
     at_time_ms: int | None
-    segment: NodeBody | None
+    segment: SegmentNodeBody | None
     entry_bucket: int | None
-    lineage: list[NodeBody]
+    lineage: list[SegmentNodeBody]
     subscriptions: dict[str, list[ReadingBody]]
 
 

@@ -217,6 +217,7 @@ class OperationBody(Body):
     timings: dict[str, Any]
     error: dict[str, Any] | None
     epoch: int | None
+    attempts: int
 
 
 class OperationsBody(Body):
