@@ -10,16 +10,25 @@ from pathlib import Path
 import click
 
 from scalable.cli import (
+    audit,
     consume,
+    find,
+    layout,
+    lifetimes,
     namespaces,
+    nodes,
     operations,
+    permissions,
     policies,
     produce,
+    properties,
     reshape,
     subscriptions,
+    tenants,
     tokens,
     topics,
     watch,
+    watch_topics,
 )
 from scalable.cli.output import INTERRUPTED, Output, report
 from scalable.cli.session import DEFAULT_URL, Session, default_config_file, find_token, read_config
@@ -29,15 +38,24 @@ from scalable.domain.errors import ScalableError
 PROGRAM = "scalable-topics"
 MODULES = (
     topics,
+    find,
+    properties,
+    layout,
     reshape,
     operations,
     policies,
+    lifetimes,
     subscriptions,
+    tenants,
     namespaces,
+    permissions,
     tokens,
+    audit,
+    nodes,
     produce,
     consume,
     watch,
+    watch_topics,
 )
 
 

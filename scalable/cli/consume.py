@@ -11,12 +11,17 @@ from typing import Any
 import click
 
 from scalable.cli.session import Session
-from scalable.cli.topics import topic_argument
-from scalable.cli.values import SPAN, START
+from scalable.cli.topics import property_option
+from scalable.cli.values import NAMESPACE, SPAN, START, TOPIC, properties_of
 from scalable.client import (
+    Checkpoint,
     CheckpointConsumer,
     KeySharedConsumer,
     Message,
+    MultiTopicMessage,
+    MultiTopicQueueConsumer,
+    MultiTopicQueueMessage,
+    MultiTopicStreamConsumer,
     QueueConsumer,
     QueueMessage,
     StreamConsumer,
@@ -24,11 +29,20 @@ from scalable.client import (
 from scalable.domain.names import TopicName
 
 TYPES = ("stream", "key-shared", "queue", "checkpoint")
-AnyConsumer = StreamConsumer | KeySharedConsumer | QueueConsumer | CheckpointConsumer
+AnyConsumer = (
+    StreamConsumer
+    | KeySharedConsumer
+    | QueueConsumer
+    | CheckpointConsumer
+    | MultiTopicStreamConsumer
+    | MultiTopicQueueConsumer
+)
 
 
 @click.command()
-@topic_argument
+@click.argument("topic", type=TOPIC, required=False)
+@click.option("--namespace", type=NAMESPACE, help="Read all its topics instead, those that come later, too.")
+@property_option
 @click.option("-s", "--subscription", required=True, help="The subscription, or the checkpoint group.")
 @click.option("--type", "kind", type=click.Choice(TYPES), default="stream", show_default=True)
 @click.option("-n", "--count", type=click.IntRange(1), help="End after so many messages.")
@@ -46,7 +60,9 @@ AnyConsumer = StreamConsumer | KeySharedConsumer | QueueConsumer | CheckpointCon
 @click.pass_obj
 def consume(
     session: Session,
-    topic: TopicName,
+    topic: TopicName | None,
+    namespace: str | None,
+    properties: tuple[tuple[str, str], ...],
     subscription: str,
     kind: str,
     count: int | None,
@@ -58,7 +74,17 @@ def consume(
     """Print messages as they come, and acknowledge them; Ctrl-C ends it without losing any."""
     if kind == "checkpoint" and not ack:
         raise click.UsageError("a checkpoint group acknowledges nothing; leave --no-ack out")
-    consumer = _make(session, topic, subscription, kind, start, name)
+    if (topic is None) == (namespace is None):
+        raise click.UsageError("give either a topic or --namespace")
+    if properties and namespace is None:
+        raise click.UsageError("--property chooses among the topics of a --namespace")
+    consumer = (
+        _make(session, topic, subscription, kind, start, name)
+        if topic is not None
+        else _make_for_many(
+            session, str(namespace), properties_of(properties), subscription, kind, start, name
+        )
+    )
     read = asyncio.run(_read(session, consumer, count=count, idle=idle, acknowledge=ack))
     session.output.note(f"{read} messages")
 
@@ -74,6 +100,26 @@ def _make(
         return QueueConsumer(session.url, topic, subscription, session.token, name=name, start=start)
     make = KeySharedConsumer if kind == "key-shared" else StreamConsumer
     return make(session.url, topic, subscription, session.token, name=name, initial_position=start)
+
+
+def _make_for_many(
+    session: Session,
+    namespace: str,
+    properties: dict[str, str],
+    subscription: str,
+    kind: str,
+    start: Any,
+    name: str | None,
+) -> AnyConsumer:
+    if isinstance(start, Checkpoint):
+        raise click.UsageError("a checkpoint is of one topic; --from a time instead")
+    common: dict[str, Any] = {"properties": properties, "name": name}
+    place = (session.url, namespace, subscription, session.token)
+    if kind == "queue":
+        return MultiTopicQueueConsumer(*place, **common, start=start)
+    if kind == "stream":
+        return MultiTopicStreamConsumer(*place, **common, initial_position=start)
+    raise click.UsageError("a namespace is read by --type stream or queue")
 
 
 async def _read(
@@ -116,7 +162,9 @@ def _shown(message: Message | QueueMessage) -> tuple[dict[str, Any], str]:
     if isinstance(message, QueueMessage):
         body["deliveries"] = message.deliveries
     text = body.get("value", f"base64:{body.get('valueBase64')}")
-    return body, f"{place.segment_id}:{place.offset}\t{message.key or '-'}\t{text}"
+    line = f"{place.segment_id}:{place.offset}\t{message.key or '-'}\t{text}"
+    of_many = isinstance(message, MultiTopicMessage | MultiTopicQueueMessage)
+    return body, f"{message.topic}\t{line}" if of_many else line
 
 
 def _value(value: bytes) -> dict[str, str]:

@@ -1,11 +1,12 @@
-"""Namespaces, and how long their messages and sessions are kept."""
+"""Namespaces: listed, made, looked at, deleted."""
 
 from __future__ import annotations
 
 import click
 
+from scalable.cli.paging import gather, limit_option
 from scalable.cli.session import Session, with_admin
-from scalable.cli.values import NAMESPACE, SPAN
+from scalable.cli.values import NAMESPACE
 from scalable.client import Admin
 
 namespace_argument = click.argument("namespace", type=NAMESPACE)
@@ -13,7 +14,24 @@ namespace_argument = click.argument("namespace", type=NAMESPACE)
 
 @click.group()
 def namespaces() -> None:
-    """Namespaces: create, delete, lifetimes."""
+    """Namespaces: list, get, create, delete. See also `policies` and `lifetimes`."""
+
+
+@namespaces.command("list")
+@click.argument("tenant")
+@limit_option
+@with_admin
+def list_namespaces(session: Session, admin: Admin, tenant: str, limit: int | None) -> None:
+    """Name a tenant's namespaces in which you may do anything."""
+    session.output.names(gather(lambda n, behind: admin.namespaces(tenant, limit=n, offset=behind), limit))
+
+
+@namespaces.command()
+@namespace_argument
+@with_admin
+def get(session: Session, admin: Admin, namespace: str) -> None:
+    """Show all that a namespace sets for its topics."""
+    session.output.document(admin.namespace(namespace))
 
 
 @namespaces.command()
@@ -37,28 +55,6 @@ def delete(session: Session, admin: Admin, namespace: str, force: bool, yes: boo
     finished = admin.delete_namespace(namespace, force=force)
     sentence = f"deleted {namespace}" if finished else f"{namespace} is being deleted"
     session.output.done(sentence, namespace=namespace, finished=finished)
-
-
-@namespaces.command("set-lifetimes")
-@namespace_argument
-@click.option("--retention", type=SPAN, help="How long drained segments are kept (7d); --forever for ever.")
-@click.option("--forever", is_flag=True, help="Keep everything.")
-@click.option("--session-grace", type=SPAN, help="How long a consumer that went away keeps its segments.")
-@with_admin
-def set_lifetimes(
-    session: Session,
-    admin: Admin,
-    namespace: str,
-    retention: float | None,
-    forever: bool,
-    session_grace: float | None,
-) -> None:
-    """Replace what the namespace sets for its topics; what is not named is inherited."""
-    if forever and retention is not None:
-        raise click.UsageError("give either --retention or --forever")
-    kept = -1 if forever else None if retention is None else int(retention)
-    admin.set_namespace_lifetimes(namespace, retention_seconds=kept, session_grace_seconds=session_grace)
-    session.output.done(f"set the lifetimes of {namespace}", namespace=namespace)
 
 
 COMMANDS = (namespaces,)

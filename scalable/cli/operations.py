@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from scalable.cli.reshape import wait_option
 from scalable.cli.session import Session, with_admin
 from scalable.cli.topics import topic_argument
 from scalable.client import Admin
@@ -14,7 +15,7 @@ COLUMNS = ("operationId", "kind", "phase", "outcome", "actor", "reason")
 
 @click.group()
 def operations() -> None:
-    """Splits, merges and rebuckets: list, look at, abort."""
+    """Splits, merges and rebuckets: list, look at, abort, retry."""
 
 
 @operations.command("list")
@@ -44,6 +45,20 @@ def get(session: Session, admin: Admin, topic: TopicName, operation_id: str) -> 
 def abort(session: Session, admin: Admin, topic: TopicName, operation_id: str) -> None:
     """Abort an operation that has not begun to seal segments."""
     session.output.document(admin.abort_operation(topic, operation_id))
+
+
+@operations.command()
+@topic_argument
+@click.argument("operation_id")
+@wait_option
+@with_admin
+def retry(session: Session, admin: Admin, topic: TopicName, operation_id: str, wait: bool) -> None:
+    """Ask anew for what failed or was aborted."""
+    started = admin.retry_operation(topic, operation_id, wait=wait)
+    if started is not None:
+        session.output.document(started)
+    else:
+        session.output.done(f"done again: {operation_id}", topic=str(topic), operationId=operation_id)
 
 
 COMMANDS = (operations,)

@@ -1,14 +1,15 @@
-"""The autoscaler: a topic's own policy, the resolved one, and its decisions."""
+"""The autoscaler: policies of topics and namespaces, the resolved one, and its decisions."""
 
 from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
+from scalable.cli.moments import as_text
+from scalable.cli.places import Place, named, place_argument
 from scalable.cli.session import Session, with_admin
 from scalable.cli.topics import topic_argument
 from scalable.cli.values import PAIR, properties_of
@@ -18,23 +19,29 @@ from scalable.domain.names import TopicName
 
 @click.group()
 def policies() -> None:
-    """Auto-scale policies of topics: get, set, remove, effective; and the decisions."""
+    """Auto-scale policies of topics and namespaces: get, set, remove, effective; and the decisions."""
 
 
 @policies.command("get")
-@topic_argument
+@place_argument
 @with_admin
-def get_policy(session: Session, admin: Admin, topic: TopicName) -> None:
-    """Show the topic's own policy."""
-    policy = admin.get_policy(topic)
+def get_policy(session: Session, admin: Admin, place: Place) -> None:
+    """Show the own policy of a topic or a namespace."""
+    policy = _own_policy(admin, place)
     if policy is None:
-        session.output.note(f"{topic} has no policy of its own")
+        session.output.note(f"{place} has no policy of its own")
         policy = {}
     session.output.document(policy)
 
 
+def _own_policy(admin: Admin, place: Place) -> dict[str, Any] | None:
+    if isinstance(place, TopicName):
+        return admin.get_policy(place)
+    return admin.get_namespace_policy(str(place))
+
+
 @policies.command("set")
-@topic_argument
+@place_argument
 @click.argument("fields", type=PAIR, nargs=-1)
 @click.option("--json", "text", help="The whole policy as a JSON object, or - for stdin.")
 @click.option("--merge", is_flag=True, help="Keep the fields that are set and not named here.")
@@ -42,28 +49,34 @@ def get_policy(session: Session, admin: Admin, topic: TopicName) -> None:
 def set_policy(
     session: Session,
     admin: Admin,
-    topic: TopicName,
+    place: Place,
     fields: tuple[tuple[str, str], ...],
     text: str | None,
     merge: bool,
 ) -> None:
-    """Replace the topic's own policy by FIELD=VALUE ..., such as maxSegments=8 enabled=false."""
+    """Replace the own policy of a topic or a namespace by FIELD=VALUE ..., such as maxSegments=8."""
     override = {**(_read_object(text) if text else {}), **_typed(properties_of(fields))}
     if not override:
         raise click.UsageError("name at least one field; `policies remove` takes the whole policy away")
     if merge:
-        override = {**(admin.get_policy(topic) or {}), **override}
-    admin.set_policy(topic, override)
-    session.output.done(f"set the policy of {topic}", topic=str(topic), policy=override)
+        override = {**(_own_policy(admin, place) or {}), **override}
+    if isinstance(place, TopicName):
+        admin.set_policy(place, override)
+    else:
+        admin.set_namespace_policy(str(place), override)
+    session.output.done(f"set the policy of {place}", **named(place), policy=override)
 
 
 @policies.command("remove")
-@topic_argument
+@place_argument
 @with_admin
-def remove_policy(session: Session, admin: Admin, topic: TopicName) -> None:
-    """Take the topic's own policy away, so that the inherited one holds."""
-    admin.remove_policy(topic)
-    session.output.done(f"removed the policy of {topic}", topic=str(topic))
+def remove_policy(session: Session, admin: Admin, place: Place) -> None:
+    """Take the own policy of a topic or a namespace away, so that the inherited one holds."""
+    if isinstance(place, TopicName):
+        admin.remove_policy(place)
+    else:
+        admin.remove_namespace_policy(str(place))
+    session.output.done(f"removed the policy of {place}", **named(place))
 
 
 @policies.command("effective")
@@ -91,12 +104,8 @@ def effective_policy(session: Session, admin: Admin, topic: TopicName) -> None:
 @with_admin
 def list_decisions(session: Session, admin: Admin, topic: TopicName, limit: int) -> None:
     """List what the autoscaler decided, and why; the newest first."""
-    rows = [{**each, "at": _moment(each["atMs"])} for each in admin.decisions(topic, limit=limit)]
+    rows = [{**each, "at": as_text(each["atMs"])} for each in admin.decisions(topic, limit=limit)]
     session.output.rows(rows, ("at", "rule", "action", "segmentIds", "operationId"), empty="no decisions")
-
-
-def _moment(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).isoformat(timespec="seconds")
 
 
 def _typed(fields: dict[str, str]) -> dict[str, Any]:

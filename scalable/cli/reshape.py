@@ -8,19 +8,21 @@ from typing import Any
 import click
 from rich.console import Console
 
+from scalable.cli.properties import epoch_option
 from scalable.cli.session import Session, with_admin
-from scalable.cli.topics import topic_argument
+from scalable.cli.topics import range_text, topic_argument
 from scalable.client import Admin
 from scalable.domain.names import TopicName
 
 Reshape = Callable[[bool], dict[str, Any] | None]
 
+CHILD_COLUMNS = ("segment", "range", "msg/s in", "msg/s out")
+MOVE_COLUMNS = ("subscription", "segmentId", "bucket", "from", "to")
+
 wait_option = click.option(
     "--wait/--no-wait", default=True, help="Wait for the end, or print the operation at once."
 )
-epoch_option = click.option(
-    "--expected-epoch", type=int, help="Refuse when the layout is at another epoch by now."
-)
+preview_option = click.option("--preview", is_flag=True, help="Only show what would be done.")
 
 
 def _reshape(session: Session, what: str, topic: TopicName, wait: bool, ask: Reshape) -> None:
@@ -31,6 +33,30 @@ def _reshape(session: Session, what: str, topic: TopicName, wait: bool, ask: Res
     with Console(stderr=True, quiet=session.output.as_json).status(f"{what} of {topic}"):
         ask(True)
     session.output.done(f"done: {what} of {topic}", topic=str(topic))
+
+
+def _show(session: Session, preview: dict[str, Any]) -> None:
+    """Show what would be made, and whose work would move."""
+    if session.output.as_json:
+        session.output.document(preview)
+        return
+    session.output.rows([_child(each) for each in preview["children"]], CHILD_COLUMNS, empty="no segments")
+    moves = [
+        {"subscription": name, **each, "from": each["fromConsumer"], "to": each["toConsumer"]}
+        for name, passing in preview["moves"].items()
+        for each in passing
+    ]
+    session.output.rows(moves, MOVE_COLUMNS, empty="no consumer would lose or get anything")
+
+
+def _child(child: dict[str, Any]) -> dict[str, Any]:
+    rates = child["estimatedRates"] or {}
+    return {
+        "segment": child["segmentId"],
+        "range": range_text(child),
+        "msg/s in": rates.get("msgRateIn"),
+        "msg/s out": rates.get("msgRateOut"),
+    }
 
 
 @click.command("split-segment")
@@ -45,6 +71,7 @@ def _reshape(session: Session, what: str, topic: TopicName, wait: bool, ask: Res
 )
 @epoch_option
 @wait_option
+@preview_option
 @with_admin
 def split_segment(
     session: Session,
@@ -54,17 +81,19 @@ def split_segment(
     boundaries: tuple[int, ...],
     expected_epoch: int | None,
     wait: bool,
+    preview: bool,
 ) -> None:
     """Split a segment in two, or at boundaries."""
+    places = sorted(boundaries) or None
+    if preview:
+        _show(
+            session,
+            admin.preview_split(topic, segment_id, boundaries=places, expected_epoch=expected_epoch),
+        )
+        return
 
     def ask(wait: bool) -> dict[str, Any] | None:
-        return admin.split(
-            topic,
-            segment_id,
-            boundaries=sorted(boundaries) or None,
-            expected_epoch=expected_epoch,
-            wait=wait,
-        )
+        return admin.split(topic, segment_id, boundaries=places, expected_epoch=expected_epoch, wait=wait)
 
     _reshape(session, f"split of segment {segment_id}", topic, wait, ask)
 
@@ -76,6 +105,7 @@ def split_segment(
 @click.option("-s", "--segment-id", "more", type=int, multiple=True, help="One of several; repeat it.")
 @epoch_option
 @wait_option
+@preview_option
 @with_admin
 def merge_segments(
     session: Session,
@@ -86,12 +116,16 @@ def merge_segments(
     more: tuple[int, ...],
     expected_epoch: int | None,
     wait: bool,
+    preview: bool,
 ) -> None:
     """Merge two or more neighbouring segments."""
     named = [each for each in (segment_id_1, segment_id_2) if each is not None]
     segment_ids = [*named, *more]
     if len(segment_ids) < 2:
         raise click.UsageError("name at least two segments: --segment-id-1 and --segment-id-2, or -s twice")
+    if preview:
+        _show(session, admin.preview_merge(topic, segment_ids, expected_epoch=expected_epoch))
+        return
 
     def ask(wait: bool) -> dict[str, Any] | None:
         return admin.merge(topic, segment_ids, expected_epoch=expected_epoch, wait=wait)
@@ -105,6 +139,7 @@ def merge_segments(
 @click.option("--buckets", type=click.IntRange(1), required=True, help="So many entry buckets.")
 @epoch_option
 @wait_option
+@preview_option
 @with_admin
 def rebucket_segment(
     session: Session,
@@ -114,8 +149,12 @@ def rebucket_segment(
     buckets: int,
     expected_epoch: int | None,
     wait: bool,
+    preview: bool,
 ) -> None:
     """Give a segment another number of entry buckets (for key-shared consumers)."""
+    if preview:
+        _show(session, admin.preview_rebucket(topic, segment_id, buckets, expected_epoch=expected_epoch))
+        return
 
     def ask(wait: bool) -> dict[str, Any] | None:
         return admin.rebucket(topic, segment_id, buckets, expected_epoch=expected_epoch, wait=wait)

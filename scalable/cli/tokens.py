@@ -1,3 +1,77 @@
-"""Service tokens (superusers only)."""
+"""Service tokens (superusers only): issued, listed, revoked."""
 
-COMMANDS = ()
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from scalable.cli.files import private_file
+from scalable.cli.moments import as_text
+from scalable.cli.paging import gather, limit_option
+from scalable.cli.session import Session, with_admin
+from scalable.cli.values import SPAN
+from scalable.client import Admin
+
+COLUMNS = ("id", "role", "created by", "created", "expires", "revoked")
+
+
+@click.group()
+def tokens() -> None:
+    """Tokens that let programs in: issue, list, revoke."""
+
+
+@tokens.command()
+@click.argument("role")
+@click.option("--ttl", type=SPAN, help="How long it opens doors (30d); without it, until it is revoked.")
+@click.option("-f", "--file", "path", help="New file for the token, mode 0600; else it is printed.")
+@with_admin
+def issue(session: Session, admin: Admin, role: str, ttl: float | None, path: str | None) -> None:
+    """Issue a token for a role; it is shown this once."""
+    if path is None:
+        _show(session, admin.mint_token(role, ttl_seconds=ttl))
+        return
+    with private_file(path) as file:
+        issued = admin.mint_token(role, ttl_seconds=ttl)
+        file.write(issued.pop("token") + "\n")
+    session.output.done(f"issued {issued['id']} for {role} into {path}", **issued, file=path)
+
+
+def _show(session: Session, issued: dict[str, Any]) -> None:
+    """Print the token alone, so that a shell can take it; what it is called goes beside it."""
+    if session.output.as_json:
+        session.output.document(issued)
+        return
+    session.output.document(issued["token"])
+    session.output.note(f"issued {issued['id']} for {issued['role']}")
+
+
+@tokens.command("list")
+@limit_option
+@with_admin
+def list_tokens(session: Session, admin: Admin, limit: int | None) -> None:
+    """List the tokens that were issued, the newest first; never the tokens themselves."""
+    rows = gather(lambda size, offset: admin.tokens(limit=size, offset=offset), limit)
+    session.output.rows([_row(each) for each in rows], COLUMNS, empty="no tokens")
+
+
+def _row(token: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **token,
+        "created by": token["createdBy"],
+        "created": as_text(token["createdAtMs"]),
+        "expires": as_text(token["expiresAtMs"]),
+        "revoked": as_text(token["revokedAtMs"]),
+    }
+
+
+@tokens.command()
+@click.argument("token_id")
+@with_admin
+def revoke(session: Session, admin: Admin, token_id: str) -> None:
+    """Revoke a token for ever, which closes the sockets that it opened."""
+    admin.revoke_token(token_id)
+    session.output.done(f"revoked {token_id}", id=token_id)
+
+
+COMMANDS = (tokens,)

@@ -6,12 +6,11 @@ from typing import Any
 
 import click
 
+from scalable.cli.paging import gather, limit_option
 from scalable.cli.session import Session, with_admin
 from scalable.cli.values import NAMESPACE, PAIR, TOPIC, properties_of
 from scalable.client import Admin
 from scalable.domain.names import TopicName
-
-PAGE = 1_000
 
 property_option = click.option(
     "-p", "--property", "properties", type=PAIR, multiple=True, help="key=value; may be repeated."
@@ -22,7 +21,7 @@ topic_argument = click.argument("topic", type=TOPIC)
 @click.command("list")
 @click.argument("namespace", type=NAMESPACE)
 @property_option
-@click.option("--limit", type=click.IntRange(1), help="No more than so many.")
+@limit_option
 @with_admin
 def list_topics(
     session: Session,
@@ -32,19 +31,12 @@ def list_topics(
     limit: int | None,
 ) -> None:
     """Name the topics of a namespace, those with all the properties."""
-    session.output.names(_all_names(admin, namespace, properties_of(properties), limit))
-
-
-def _all_names(admin: Admin, namespace: str, properties: dict[str, str], limit: int | None) -> list[str]:
-    """Read page after page."""
-    found: list[str] = []
-    while limit is None or len(found) < limit:
-        size = PAGE if limit is None else min(PAGE, limit - len(found))
-        page = admin.list_topics(namespace, properties=properties, limit=size, offset=len(found))
-        found += page
-        if len(page) < size:
-            break
-    return found
+    wanted = properties_of(properties)
+    session.output.names(
+        gather(
+            lambda n, behind: admin.list_topics(namespace, properties=wanted, limit=n, offset=behind), limit
+        )
+    )
 
 
 @click.command()
@@ -84,13 +76,18 @@ def _without_segments(body: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key != "segments"}
 
 
+def range_text(segment: dict[str, Any]) -> str:
+    """Write the hash range of a segment."""
+    return "{start:04x}-{end:04x}".format(**segment["hashRange"])
+
+
 def _segment_rows(body: dict[str, Any]) -> list[dict[str, Any]]:
     segments = sorted(body["segments"].values(), key=lambda segment: segment["segmentId"])
     return [
         {
             "segment": segment["segmentId"],
             "state": segment["state"],
-            "range": "{start:04x}-{end:04x}".format(**segment["hashRange"]),
+            "range": range_text(segment),
             "parents": ",".join(map(str, segment["parentIds"])),
             "children": ",".join(map(str, segment["childIds"])),
             "created epoch": segment["createdAtEpoch"],

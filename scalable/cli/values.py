@@ -11,7 +11,7 @@ import click
 
 from scalable.domain.checkpoint import Checkpoint, checkpoint_from_text
 from scalable.domain.errors import ScalableError
-from scalable.domain.names import TOPIC_SCHEME, TopicName
+from scalable.domain.names import TOPIC_SCHEME, NamespaceName, TopicName
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw]?)")
@@ -40,6 +40,27 @@ class NamespaceType(click.ParamType[str]):
         if value.count("/") != 1 or not all(value.split("/")):
             self.fail(f"{value!r} is not tenant/namespace", param, ctx)
         return str(value)
+
+
+class ScopeType(click.ParamType["TopicName | NamespaceName | str"]):
+    """`tenant`, `tenant/namespace` or `tenant/namespace/name`; where `tenants` is false no tenant alone."""
+
+    def __init__(self, *, tenants: bool) -> None:
+        self._tenants = tenants
+        self.name = "scope" if tenants else "topic|tenant/namespace"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> TopicName | NamespaceName | str:
+        if not isinstance(value, str):
+            return value  # type: ignore[no-any-return]
+        slashes = value.removeprefix(TOPIC_SCHEME).count("/")
+        try:
+            if slashes == 0 and self._tenants and value:
+                return value
+            return NamespaceName.parse(value) if slashes == 1 else TOPIC.convert(value, param, ctx)
+        except ScalableError as error:
+            self.fail(error.reason, param, ctx)
 
 
 class PairType(click.ParamType[tuple[str, str]]):
@@ -108,9 +129,11 @@ class StartType(click.ParamType["str | int | Checkpoint"]):
             return MOMENT.convert(value, param, ctx)
 
 
-TOPIC, NAMESPACE, PAIR, SPAN, MOMENT, START = (
+TOPIC, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, START = (
     TopicType(),
     NamespaceType(),
+    ScopeType(tenants=True),
+    ScopeType(tenants=False),
     PairType(),
     SpanType(),
     MomentType(),

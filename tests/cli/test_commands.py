@@ -65,7 +65,27 @@ def test_each_command_explains_itself(offline_command: Command, name: str) -> No
         ("policies", "set", "public/default/x", "--json", "[1]"),
         ("policies", "set", "public/default/x", "--json", "{"),
         ("consume", "public/default/x", "-s", "s", "--type", "checkpoint", "--no-ack"),
-        ("namespaces", "set-lifetimes", "public/default", "--retention", "1d", "--forever"),
+        ("consume", "-s", "s"),
+        ("consume", "public/default/x", "-s", "s", "--namespace", "public/default"),
+        ("consume", "public/default/x", "-s", "s", "-p", "a=b"),
+        ("consume", "-s", "s", "--namespace", "public/default", "--type", "key-shared"),
+        ("watch-topics", "public"),
+        ("lifetimes", "set", "public/default", "--retention", "1d", "--forever"),
+        ("lifetimes", "set", "public/default/x"),
+        ("lifetimes", "get", "public"),
+        ("properties", "set", "public/default/x"),
+        ("properties", "set", "public/default/x", "a=b", "--clear"),
+        ("policies", "effective", "public/default"),
+        ("tenants", "update", "acme"),
+        ("tenants", "update", "acme", "-r", "boss", "--no-admin-roles"),
+        ("permissions", "grant", "public/default/x/y", "role", "consume"),
+        ("permissions", "grant", "public", "role"),
+        ("permissions", "grant", "public", "role", "everything"),
+        ("tokens", "issue", "worker", "--ttl", "soon"),
+        ("tokens", "issue", "worker", "--file", "/nonexistent/file"),
+        ("audit", "list", "--from", "yesterday"),
+        ("audit", "export", "--file", "/nonexistent/file"),
+        ("locate", "public/default/x", "key", "--at", "2026-01-01T00:00:00"),
         ("--config", "/nonexistent/file", "list", "public/default"),
         ("--token-file", "/nonexistent/file", "list", "public/default"),
         ("no-such-command",),
@@ -194,7 +214,7 @@ def test_reshaping_by_hand(command: Command, topic: str, celery_worker_process: 
 
 def test_namespaces_come_and_go(command: Command) -> None:
     assert command("namespaces", "create", "public/cli").status == 0
-    assert command("namespaces", "set-lifetimes", "public/cli", "--retention", "7d").status == 0
+    assert command("lifetimes", "set", "public/cli", "--retention", "7d").status == 0
     assert command("create", "public/cli/t").status == 0
     refused = command("-o", "json", "namespaces", "delete", "public/cli", "--yes")
     assert refused.error["code"] == "namespace_not_empty"
