@@ -29,7 +29,12 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name="IdempotentRequest",
             fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
                 ("role", models.CharField(max_length=255)),
                 ("key", models.CharField(max_length=255)),
                 ("fingerprint", models.CharField(max_length=64)),
