@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import logging
 from typing import Any
 
+from django.db import DatabaseError
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
@@ -12,6 +14,8 @@ from scalable.api.authentication import subject_of
 from scalable.domain.errors import TooManyRequests
 from scalable.services import idempotency
 from scalable.store.idempotency import KeptRequest
+
+logger = logging.getLogger(__name__)
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -40,15 +44,21 @@ def begin(request: Request) -> int | None:
 
 
 def finish(row_id: int, response: Any) -> None:
-    """Keep the answer of a request; one that was turned away unread may come again."""
+    """Keep the answer of a request; one that was turned away unread may come again.
+
+    Without the database the answer goes out all the same, and the key stays busy until its time is over.
+    """
     data = getattr(response, "data", None)
     turned_away = isinstance(data, dict) and data.get("code") == _NOT_DONE
-    idempotency.finish(
-        row_id,
-        status=idempotency.SERVER_FAULT if turned_away else response.status_code,
-        body="" if data is None else json.dumps(data, cls=JSONEncoder),
-        headers={name: response[name] for name in _KEPT_HEADERS if response.has_header(name)},
-    )
+    try:
+        idempotency.finish(
+            row_id,
+            status=idempotency.SERVER_FAULT if turned_away else response.status_code,
+            body="" if data is None else json.dumps(data, cls=JSONEncoder),
+            headers={name: response[name] for name in _KEPT_HEADERS if response.has_header(name)},
+        )
+    except DatabaseError:
+        logger.warning("The answer of a request with an idempotency key was not kept", exc_info=True)
 
 
 def _fingerprint(request: Request) -> str:
