@@ -23,13 +23,14 @@ from scalable.access_models import ACTIONS, Grant, ServiceToken, Tenant
 from scalable.audit_models import AuditEvent
 from scalable.domain.access import Scope
 from scalable.domain.errors import ScalableError
-from scalable.services import grants, tenants, tokens
+from scalable.services import auditing, grants, tenants, tokens
 
 if TYPE_CHECKING:  # Django's own classes take no type arguments
     ModelForm = forms.ModelForm[Model]
     ModelAdmin = admin.ModelAdmin[Any]
+    Users = UserAdmin[User]
 else:
-    ModelForm, ModelAdmin = forms.ModelForm, admin.ModelAdmin
+    ModelForm, ModelAdmin, Users = forms.ModelForm, admin.ModelAdmin, UserAdmin
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -70,8 +71,57 @@ class SuperuserSite(admin.AdminSite):
 
 
 site = SuperuserSite()
-site.register(User, UserAdmin)
-site.register(Group, GroupAdmin)
+
+
+class Audited(ModelAdmin):
+    """Notes in the audit who made, changed or deleted a user or a group; passwords are not in it."""
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        """Delete and note it in one transaction, as the other views do."""
+        with transaction.atomic():
+            return super().changelist_view(request, extra_context)
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        self._record(request, "create", obj)
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        self._record(request, "change", obj, changed=_changed_fields(message))
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        for row in queryset:
+            self._record(request, "delete", row)
+        return super().log_deletions(request, queryset)
+
+    def _record(self, request: HttpRequest, verb: str, row: Any, **more: Any) -> None:
+        kind = row._meta.model_name
+        state = {**_standing(row), **more}
+        told = {"before": state} if verb == "delete" else {"after": state}
+        auditing.record(f"{kind}.{verb}", f"{kind}s/{row}", actor=_actor(request), **told)
+
+
+def _standing(row: User | Group) -> dict[str, Any]:
+    if isinstance(row, Group):
+        return {}
+    return {"active": row.is_active, "staff": row.is_staff, "superuser": row.is_superuser}
+
+
+def _changed_fields(message: Any) -> list[str]:
+    """The fields that a form has changed, as Django tells them; a sentence stands for itself."""
+    if not isinstance(message, list):
+        return [str(message)]
+    return [str(field) for entry in message for field in entry.get("changed", {}).get("fields", ())]
+
+
+@admin.register(User, site=site)
+class AuditedUserAdmin(Audited, Users):
+    """Users of the dashboard."""
+
+
+@admin.register(Group, site=site)
+class AuditedGroupAdmin(Audited, GroupAdmin):
+    """Groups of users."""
 
 
 def _actor(request: HttpRequest) -> str:

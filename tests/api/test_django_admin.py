@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -90,6 +91,31 @@ def test_a_grant_is_made_changed_and_taken_away(ada: Client) -> None:
     assert not access.may(subject=Subject("other"), right=Right.PRODUCE, scope=TOPIC)
     events = AuditEvent.objects.order_by("pk").values_list("actor", "action")
     assert set(events) == {("user:ada", "grant.set"), ("user:ada", "grant.remove")}
+
+
+def test_users_are_audited_without_their_passwords(ada: Client) -> None:
+    address = f"{ROOT}auth/user/"
+    password = {"password1": "a long password 1", "password2": "a long password 1"}
+    made = ada.post(f"{address}add/", {"username": "bob", "usable_password": "true", **password})
+    assert made.status_code == 302, made.content
+    bob = User.objects.get(username="bob")
+    times = {"date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
+    raised = {"username": "bob", "is_active": "on", "is_superuser": "on", **times}
+    assert ada.post(f"{address}{bob.pk}/change/", raised).status_code == 302
+    other = {"password1": "another password 2", "password2": "another password 2", "usable_password": "true"}
+    assert ada.post(f"{address}{bob.pk}/password/", other).status_code == 302
+    chosen = {"action": "delete_selected", "_selected_action": [bob.pk], "post": "yes"}
+    assert ada.post(address, chosen).status_code == 302
+    assert not User.objects.filter(username="bob").exists()
+    events = AuditEvent.objects.order_by("pk")
+    assert [(each.actor, each.action, each.target) for each in events] == [
+        ("user:ada", f"user.{verb}", "users/bob") for verb in ("create", "change", "change", "delete")
+    ]
+    raised_event: Any = events[1].after
+    assert raised_event["superuser"]
+    assert "password 1" not in str(list(events.values()))
+    assert ada.post(f"{ROOT}auth/group/add/", {"name": "operators"}).status_code == 302
+    assert AuditEvent.objects.filter(action="group.create", target="groups/operators").exists()
 
 
 @pytest.mark.parametrize(
