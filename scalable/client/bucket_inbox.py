@@ -46,7 +46,7 @@ class OwnedBucket(OwnedSegment):
         """Queue the records of this bucket that were not received before and are not done with."""
         batch = decode_cut(delivery.batch, self._range, base_offset=delivery.base_offset)
         self.owed_permits += batch.count
-        if self.releasing or self.detaching:
+        if self.has_gap:
             return
         start = max(delivery.first_offset, self.received)
         kept = [
@@ -66,7 +66,7 @@ class OwnedBucket(OwnedSegment):
 
     def skip_to(self, position: int) -> None:
         """Note that everything for this bucket below a position is here."""
-        if not (self.releasing or self.detaching):
+        if not self.has_gap:
             self.received = max(self.received, position)
             self._settle()
 
@@ -135,9 +135,9 @@ class OwnedBucket(OwnedSegment):
         }
         self._done = [one for one in {*self._done, *acked.ranges} if one[1] > self.received]
 
-    def lose_connection(self) -> None:
-        """Forget what only the lost socket knew; what is not durable is acknowledged again."""
-        super().lose_connection()
+    def acknowledge_again(self) -> None:
+        """Forget what was sent and is not durable, singly too."""
+        super().acknowledge_again()
         self._unsent = dict(self._singles)
 
 

@@ -41,7 +41,7 @@ class CheckpointSegment(OwnedSegment):
 
     def deliver(self, delivery: Delivery, topic: TopicName) -> None:
         """Queue what was not received before, and note what was pruned under the reader's eyes."""
-        if delivery.first_offset > self.received and not (self.releasing or self.detaching):
+        if delivery.first_offset > self.received and not self.has_gap:
             self._note(Skipped(self.segment_id, (self.segment_id,)))
         super().deliver(delivery, topic)
 
@@ -222,8 +222,8 @@ class CheckpointConsumer(Member):
                     )
                 )
             elif held.may_be_released:
+                self._inbox.drop(held)
                 await self._release(connection, held)
-                self._inbox.forget(held.key)
 
     async def _say_farewell(self, connection: Connection) -> None:
         if not self._failed:

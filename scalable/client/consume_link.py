@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from scalable.client.connection import (
@@ -99,15 +100,19 @@ class ConsumeLink:
             await asyncio.sleep(ACK_DELAY_SECONDS)
 
     async def _attend(self, connection: Connection, held: OwnedSegment) -> None:
+        if held.refused:
+            return
         while (ack := held.next_ack()) is not None:
             await connection.send(ack)
         segment_id, bucket = held.key
-        if held.releasing and held.attached and not held.detaching:
+        if held.has_gap and held.attached and not held.detaching:
             held.detaching = True
             await connection.send(Detach(segment_id=segment_id, bucket=bucket))
-        elif not (held.releasing or held.attached or held.refused):
+        elif not (held.releasing or held.attached):
             await self._attach(connection, held)
-        elif held.attached and (permits := held.take_permits(self._prefetch.per_segment)):
+        elif (
+            held.attached and not held.has_gap and (permits := held.take_permits(self._prefetch.per_segment))
+        ):
             await connection.send(Flow(segment_id=segment_id, permits=permits, bucket=bucket))
 
     async def _attach(self, connection: Connection, held: OwnedSegment) -> None:
@@ -133,6 +138,9 @@ class ConsumeLink:
                 self._on_error(frame)
             elif isinstance(frame, Acked | Detached | Skipped | EndOfSegment):
                 self._on_progress(frame)
+            # Any frame may leave something to send: a delivery of which nothing is kept gives permits back
+            # and may be done with, and no application will take a message of it.
+            self.wake()
             self._changed()
 
     def _on_progress(self, frame: Acked | Detached | Skipped | EndOfSegment) -> None:
@@ -143,16 +151,11 @@ class ConsumeLink:
             case Acked():
                 held.on_acked(frame)
             case Detached():
-                held.attached = held.detaching = False
-                self.wake()
+                held.end_attachment()
             case Skipped():
-                self._skip(held, frame.position)
+                held.skip_to(frame.position)
             case EndOfSegment():
-                self._skip(held, frame.end_offset)
-
-    def _skip(self, held: OwnedSegment, position: int) -> None:
-        held.skip_to(position)
-        self.wake()
+                held.skip_to(frame.end_offset)
 
     def _on_error(self, frame: ErrorFrame) -> None:
         error = error_of(frame)
@@ -163,12 +166,10 @@ class ConsumeLink:
         elif isinstance(error, GenerationSuperseded) and error.generation >= held.generation:
             # The assignment that says so is on its way; nothing that waits may be handed out any more.
             self._inbox.forget(held.key)
-        elif isinstance(error, SegmentNotOwned):
-            held.attached, held.refused = False, True
         else:
-            logger.warning("consumer %s, segment %s: %s", self._consumer, held.segment_id, error)
-            held.lose_connection()
-            held.refused = True
+            level = logging.INFO if isinstance(error, SegmentNotOwned) else logging.WARNING
+            logger.log(level, "consumer %s, segment %s: %s", self._consumer, held.segment_id, error)
+            held.suspend()
             asyncio.get_running_loop().call_later(ATTACH_AGAIN_SECONDS, self._try_again, held)
 
     def _try_again(self, held: OwnedSegment) -> None:

@@ -87,5 +87,5 @@ class StreamConsumer(Member):
 
     async def _give_up_segments(self, connection: Connection) -> None:
         for held in [held for held in self._inbox.owned.values() if held.may_be_released]:
-            self._inbox.forget(held.key)
+            self._inbox.drop(held)
             await connection.send(Released(segment_id=held.segment_id, generation=held.generation))

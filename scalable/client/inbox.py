@@ -45,6 +45,8 @@ class OwnedSegment:
         self.waiting: deque[Message] = deque()
         self.attached = self.detaching = self.refused = False
         self.releasing = False
+        self.has_gap = False
+        """What this attachment had delivered was dropped: nothing more is taken of it, it must be renewed."""
         self.owed_permits = self._granted = 0
 
     @property
@@ -82,8 +84,7 @@ class OwnedSegment:
         header = decode_header(delivery.batch)
         start = max(delivery.first_offset, self.received)
         end = delivery.base_offset + header.count
-        # What comes while detaching has a gap before it, if the release that asked for it was called off.
-        kept = 0 if self.releasing or self.detaching else max(0, end - start)
+        kept = 0 if self.has_gap else max(0, end - start)
         # Permits are given back for what is not kept too, else the flow would dry up.
         self.owed_permits += max(0, end - max(delivery.first_offset, delivery.base_offset)) - kept
         if kept:
@@ -136,14 +137,32 @@ class OwnedSegment:
     def release(self) -> None:
         """Begin to give the segment up: what the application did not get goes to the next owner."""
         self.releasing = True
+        self.has_gap = self.attached
         self.waiting.clear()
-        # Should the hand-over be called off, what was dropped here must be taken from the next delivery.
+        # Should the hand-over be called off, what was dropped here comes again with a new attachment.
         self.received = self.handed_out
+
+    def end_attachment(self) -> None:
+        """Note that nothing more comes until the next attachment."""
+        self.attached = self.detaching = self.has_gap = False
 
     def lose_connection(self) -> None:
         """Forget what only the lost socket knew; the server delivers again from the durable position."""
-        self.attached = self.detaching = self.refused = False
+        self.end_attachment()
+        self.refused = False
         self.owed_permits = 0
+        self.acknowledge_again()
+
+    def suspend(self) -> None:
+        """Note that the server refused something: the attachment is to be renewed, acknowledgements too.
+
+        It may still deliver until it hears of that.
+        """
+        self.refused, self.has_gap = True, self.attached
+        self.acknowledge_again()
+
+    def acknowledge_again(self) -> None:
+        """Forget what was sent and is not durable."""
         self.sent = self.durable
 
 
@@ -213,13 +232,18 @@ class Inbox:
             if held.assigned.url != segment.url:
                 held.lose_connection()
             held.assigned = segment
-            # A hand-over that was called off: deliveries go on.
+            # A hand-over that was called off: deliveries go on, over a new attachment.
             held.releasing = held.refused = False
 
     def forget(self, key: BucketKey) -> None:
         """Drop what has another owner, with what waits of it."""
         if self.owned.pop(key, None) is not None:
             self._turns.remove(key)
+
+    def drop(self, held: OwnedSegment) -> None:
+        """Drop what was given up; a later ownership of the same, which came meanwhile, stays."""
+        if self.owned.get(held.key) is held:
+            self.forget(held.key)
 
     # Messages
 

@@ -82,7 +82,7 @@ class KeySharedConsumer(Member):
 
     async def _give_up_segments(self, connection: Connection) -> None:
         for held in [held for held in self._inbox.owned.values() if held.may_be_released]:
-            self._inbox.forget(held.key)
+            self._inbox.drop(held)
             segment_id, bucket = held.key
             released = Released(segment_id=segment_id, generation=held.generation, bucket=bucket)
             await connection.send(released)

@@ -159,14 +159,14 @@ class QueueLink:
                 self._inbox.deliver(frame, _now())
             elif isinstance(frame, QueueAcked):
                 self._inbox.on_acked(frame.segment_id, frame.incarnation, frame.ranges)
-                self.wake()
             elif isinstance(frame, Renewed):
                 self._inbox.on_renewed(frame.segment_id, frame.request_id, complete=frame.complete)
-                self.wake()
             elif isinstance(frame, ErrorFrame):
                 self._on_error(frame)
             elif isinstance(frame, SegmentDone | SegmentReopened | Detached):
                 self._on_state(frame)
+            # Any frame may leave something to send: permits of what is not kept, acknowledgements to repeat.
+            self.wake()
             self._changed()
 
     def _on_state(self, frame: SegmentDone | SegmentReopened | Detached) -> None:
@@ -174,7 +174,6 @@ class QueueLink:
         if segment is not None:
             segment.attached = False
             segment.done = isinstance(frame, SegmentDone)
-            self.wake()
 
     def _on_error(self, frame: ErrorFrame) -> None:
         error = error_of(frame)

@@ -138,12 +138,12 @@ def test_a_hand_over_that_is_called_off_skips_nothing() -> None:
     inbox.deliver(delivery(0, 4))
     assert offsets([message for message in [inbox.next_message()] if message]) == [0]
     held = inbox.owned[BucketKey(0)]
+    held.attached = True
     inbox.apply(assignment(assigned(0), generation=2, releasing=(0,)))
-    held.attached = held.detaching = True
     inbox.apply(assignment(assigned(0), generation=3))
     inbox.deliver(delivery(4, 2))
     assert take(inbox) == [], "it follows messages that were dropped"
-    held.attached = held.detaching = False
+    held.end_attachment()
     inbox.deliver(delivery(0, 6))
     assert offsets(take(inbox)) == [1, 2, 3, 4, 5]
 
