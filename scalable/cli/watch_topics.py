@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import click
 
@@ -15,7 +16,7 @@ from scalable.client import Endpoint, NamespaceWatch, TopicsChange
 @click.command("watch-topics")
 @click.argument("namespace", type=NAMESPACE)
 @property_option
-@click.option("--for", "seconds", type=SPAN, help="End after so long (10m).")
+@click.option("--for", "seconds", type=SPAN, help="End so long after the list came (10m).")
 @click.pass_obj
 def watch_topics(
     session: Session, namespace: str, properties: tuple[tuple[str, str], ...], seconds: float | None
@@ -34,11 +35,9 @@ async def _follow(
         client="scalable-topics",
         on_change=lambda change: _print(session, change),
     )
-    try:
-        async with asyncio.timeout(seconds), watch:
-            await watch.wait_for(lambda _: False)
-    except TimeoutError:
-        return
+    async with watch:
+        with suppress(TimeoutError):
+            await watch.wait_for(lambda _: False, seconds)
 
 
 def _print(session: Session, change: TopicsChange) -> None:

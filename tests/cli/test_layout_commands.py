@@ -165,7 +165,7 @@ def test_a_namespace_is_followed(command: Command, live_node: LiveNode) -> None:
         assert json.loads(printed.readline()) == {"removed": [], "added": ["topic://public/followed/b"]}
         command("properties", "set", "public/followed/a", "team=legal")
         assert json.loads(printed.readline()) == {"removed": ["topic://public/followed/a"], "added": []}
-    lines = command("watch-topics", "public/followed", "-p", "team=sales", "--for", "5s")
+    lines = command("watch-topics", "public/followed", "-p", "team=sales", "--for", "1s")
     assert (lines.status, lines.out) == (0, "+ topic://public/followed/b\n")
     absent = command("-o", "json", "watch-topics", "public/nowhere")
     assert (absent.status, absent.error["code"]) == (1, "namespace_not_found")
