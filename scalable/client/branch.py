@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from scalable.client.connection import Backoff, logger
@@ -45,6 +46,8 @@ class Branch(Generic[ConsumerKind]):
         self._make, self._gate = make, gate
         self._opened, self._closed, self._superseded = opened, closed, superseded
         self._before = before
+        self._passing: ConsumerKind | None = None
+        """What is being opened or cleared away; if that is interrupted, something of it may be left."""
         self._consumer: ConsumerKind | None = None
         self._backoff = Backoff(first_seconds=2 * RETRY_SECONDS_MIN, limit_seconds=RETRY_SECONDS_MAX)
         self._task = asyncio.create_task(self._run(), name=f"consumer of {topic}")
@@ -80,16 +83,17 @@ class Branch(Generic[ConsumerKind]):
 
     async def _follow(self) -> None:
         """Read the topic until that fails; raises what ended it."""
-        consumer = self._make()
         async with self._gate:
+            consumer = self._passing = self._make()
             await consumer.start(OPEN_SECONDS)
-        self._consumer, self.trouble = consumer, None
+        self._passing, self._consumer, self.trouble = None, consumer, None
         opened_at = asyncio.get_running_loop().time()
         self._opened(self, consumer)
         self.tried.set()
         error = await consumer._wait_for_failure()
         if asyncio.get_running_loop().time() - opened_at > STABLE_SECONDS:
             self._backoff.reset()
+        self._passing = consumer
         await self._close(0.0)
         raise error
 
@@ -97,6 +101,9 @@ class Branch(Generic[ConsumerKind]):
         self._task.cancel()
         try:
             await asyncio.wait([self._task])
+            if self._passing is not None:
+                with suppress(Exception):
+                    await self._passing.close(0.0)
         finally:
             self.tried.set()
             await self._close(timeout_seconds)

@@ -110,7 +110,7 @@ def test_the_schema_is_installed_once_and_can_be_removed(external_port: Embedded
     in_threads(installers)
     with connections[EXTERNAL_ALIAS].cursor() as cursor:
         cursor.execute("SELECT version FROM segment_schema")
-        assert cursor.fetchall() == [(1,), (2,)]
+        assert cursor.fetchall() == [(1,), (2,), (3,)]
     assert external_port.keys() == []
 
 
