@@ -7,6 +7,7 @@ from typing import Any
 
 from scalable.api.leader import SessionState
 from scalable.domain.names import SegmentName
+from scalable.domain.subscriptions import SubscriptionType
 from scalable.services.membership import Unit
 from scalable.services.peeking import Peeked, PeekedMessage
 from scalable.services.seeking import Moved
@@ -36,6 +37,8 @@ def stats_body(stats: SubscriptionStats, sessions: Sessions) -> dict[str, Any]:
         **settings,
         "msgBacklog": stats.backlog.messages,
         "backlogExact": stats.backlog.exact,
+        "backlogSize": sum(each.backlog_bytes for each in stats.usage.values()),
+        "unackedMessages": _unacked(stats),
         "segments": _segments(stats),
         "consumers": [
             _consumer(each.name, sessions(each.name), each.registered_at_ms)
@@ -45,11 +48,19 @@ def stats_body(stats: SubscriptionStats, sessions: Sessions) -> dict[str, Any]:
     }
 
 
+def _unacked(stats: SubscriptionStats) -> int | None:
+    if stats.subscription.type is not SubscriptionType.QUEUE:
+        return None
+    return sum(each.claimed or 0 for each in stats.usage.values())
+
+
 def _segments(stats: SubscriptionStats) -> dict[str, Any]:
     consumers = Counter(segment_id for each in stats.consumers for segment_id in each.segment_ids)
     return {
         str(key): {
             "msgBacklog": one.messages,
+            "backlogSize": stats.usage[key].backlog_bytes,
+            "unackedMessages": stats.usage[key].claimed,
             "position": one.position,
             "endOffset": one.end_offset,
             "consumerCount": consumers[key],
@@ -82,6 +93,7 @@ def topic_stats_body(stats: TopicStats, sessions: Callable[[SubscriptionView], S
             "parentIds": list(segment.parent_ids),
             "childIds": list(segment.child_ids),
             "entryBuckets": len(segment.entry_bucket_splits) + 1,
+            "storageSize": stats.sizes.get(key, 0),
         }
         for key, segment in sorted(topic.layout.segments.items())
     }
@@ -92,11 +104,31 @@ def topic_stats_body(stats: TopicStats, sessions: Callable[[SubscriptionView], S
         "byteRateIn": _sum(stats, "bytesRateIn"),
         "msgRateOut": _sum(stats, "msgRateOut"),
         "byteRateOut": _sum(stats, "bytesRateOut"),
+        "averageMsgSize": _average_size(stats),
+        "storageSize": sum(stats.sizes.values()),
+        "backlogSize": _slowest(stats),
+        "producers": [
+            {"producerName": name, "lastSequence": last} for name, last in stats.last_sequences.items()
+        ],
         "subscriptions": {
             each.subscription.name: stats_body(each, sessions(each.subscription))
             for each in stats.subscriptions
         },
     }
+
+
+def _average_size(stats: TopicStats) -> float:
+    messages = _sum(stats, "msgRateIn")
+    return round(_sum(stats, "bytesRateIn") / messages, 3) if messages else 0.0
+
+
+def _slowest(stats: TopicStats) -> int:
+    """Sum up over the segments what the subscription that is furthest behind there has to receive."""
+    most: dict[int, int] = {}
+    for subscription in stats.subscriptions:
+        for key, usage in subscription.usage.items():
+            most[key] = max(most.get(key, 0), usage.backlog_bytes)
+    return sum(most.values())
 
 
 def _sum(stats: TopicStats, metric: str) -> float:

@@ -84,9 +84,15 @@ class WaitBody(Body):
 
 
 class SubscriptionSegmentBody(Body):
-    """A subscription in one segment: how many messages it has still to receive, and what that waits for."""
+    """A subscription in one segment: how many messages it has still to receive, and what that waits for.
+
+    `backlogSize` is in bytes as stored, about. `unackedMessages` are delivered and not acknowledged; it is
+    null but for a QUEUE.
+    """
 
     msg_backlog: int
+    backlog_size: int
+    unacked_messages: int | None
     position: int
     end_offset: int
     consumer_count: int
@@ -111,6 +117,7 @@ class SubscriptionStatsBody(Body):
     """A subscription's backlog, segment by segment, and its consumers.
 
     `backlogExact` is false when entry buckets stand too far apart to be counted: then it is the most.
+    `backlogSize` and `unackedMessages` are the sums over the segments.
     """
 
     type: SubscriptionKind
@@ -119,6 +126,8 @@ class SubscriptionStatsBody(Body):
     created_at_ms: int
     msg_backlog: int
     backlog_exact: bool
+    backlog_size: int
+    unacked_messages: int | None
     segments: dict[str, SubscriptionSegmentBody]
     consumers: list[ConsumerBody]
 
@@ -131,13 +140,14 @@ class LeaderBody(Body):
 
 
 class LayoutSegmentBody(Body):
-    """A segment of the layout."""
+    """A segment of the layout; `storageSize` is in bytes."""
 
     name: str
     state: Literal["ACTIVE", "SEALED"]
     parent_ids: list[Identifier]
     child_ids: list[Identifier]
     entry_buckets: int
+    storage_size: int
 
 
 class LayoutBody(Body):
@@ -147,8 +157,18 @@ class LayoutBody(Body):
     segments: dict[str, LayoutSegmentBody]
 
 
+class ProducerBody(Body):
+    """A producer that gives sequences, and the last that is stored of it."""
+
+    producer_name: str
+    last_sequence: int
+
+
 class TopicStatsBody(Body):
-    """A topic's layout, rates and subscriptions (PIP-483, ScalableTopicStats)."""
+    """A topic's layout, rates, sizes in bytes, and subscriptions (PIP-483, ScalableTopicStats).
+
+    `backlogSize` sums up the largest of each segment; `producers` are the first 1,000 by name.
+    """
 
     layout: LayoutBody
     leader: LeaderBody
@@ -156,6 +176,10 @@ class TopicStatsBody(Body):
     byte_rate_in: float
     msg_rate_out: float
     byte_rate_out: float
+    average_msg_size: float
+    storage_size: int
+    backlog_size: int
+    producers: list[ProducerBody]
     subscriptions: dict[str, SubscriptionStatsBody]
 
 

@@ -13,6 +13,7 @@ from scalable.segments.port import (
     ClaimResult,
     CursorBacklog,
     CursorState,
+    CursorUsage,
     SegmentKey,
 )
 
@@ -64,6 +65,20 @@ class EmbeddedClaims(EmbeddedTables):
             "cursor": cursor,
         }
         return [CursorBacklog(*row) for row in self._execute(statements.BACKLOGS, names).fetchall()]
+
+    def usage(self, *, incarnation: int, subscription: str | None = None) -> Sequence[CursorUsage]:
+        """Bytes and claims of all cursors; see SegmentPort."""
+        names = {"incarnation": incarnation, "subscription": subscription}
+        return [CursorUsage(*row) for row in self._execute(statements.USAGE, names).fetchall()]
+
+    def sizes(self, *, incarnation: int) -> Mapping[int, int]:
+        """Bytes by segment; see SegmentPort."""
+        return dict(self._execute(statements.SIZES, {"incarnation": incarnation}).fetchall())
+
+    def last_sequences(self, *, incarnation: int, limit: int) -> Mapping[str, int]:
+        """The producers of a topic; see SegmentPort."""
+        names = {"incarnation": incarnation, "limit": limit}
+        return dict(self._execute(statements.LAST_SEQUENCES, names).fetchall())
 
     def skip(self, key: SegmentKey, *, subscription: str, count: int) -> CursorState:
         """Skip messages; see SegmentPort."""

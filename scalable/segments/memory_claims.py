@@ -12,6 +12,7 @@ from scalable.segments.port import (
     ClaimResult,
     CursorBacklog,
     CursorState,
+    CursorUsage,
     SegmentKey,
 )
 
@@ -51,6 +52,47 @@ class MemoryClaims(MemoryStores):
                 for cursor in sorted(self._stores[key].cursors)
                 if subscription is None or cursor.partition("/")[0] == subscription
             ]
+
+    def usage(self, *, incarnation: int, subscription: str | None = None) -> Sequence[CursorUsage]:
+        """Bytes and claims of all cursors; see SegmentPort."""
+        with self._lock:
+            return [
+                self._usage(self._stores[SegmentKey(incarnation, each.segment_id)], each)
+                for each in self.backlogs(incarnation=incarnation, subscription=subscription)
+            ]
+
+    def _usage(self, store: Store, backlog: CursorBacklog) -> CursorUsage:
+        ahead = [each for each in store.batches if each.base_offset + each.count > backlog.position]
+        ahead = ahead or store.batches[-1:]
+        pending, now = store.pending.get(backlog.cursor), self._now_ms()
+        return CursorUsage(
+            backlog.segment_id,
+            backlog.cursor,
+            ahead[0].base_offset if ahead else store.start_offset,
+            sum(len(each.payload) for each in ahead),
+            sum(row.count for row in (pending.rows if pending else ()) if row.session and row.due_ms > now),
+        )
+
+    def sizes(self, *, incarnation: int) -> Mapping[int, int]:
+        """Bytes by segment; see SegmentPort."""
+        with self._lock:
+            return {
+                key.segment_id: sum(len(batch.payload) for batch in store.batches)
+                for key, store in self._stores.items()
+                if key.incarnation == incarnation
+            }
+
+    def last_sequences(self, *, incarnation: int, limit: int) -> Mapping[str, int]:
+        """The producers of a topic; see SegmentPort."""
+        found: dict[str, int] = {}
+        with self._lock:
+            for key, store in self._stores.items():
+                if key.incarnation == incarnation and store.terminated_at_ms is None:
+                    for name in store.producers:
+                        last = max(mark.last_sequence for mark in store.marks(name))
+                        if last >= 0:
+                            found[name] = max(last, found.get(name, 0))
+        return {name: found[name] for name in sorted(found)[:limit]}
 
     def skip(self, key: SegmentKey, *, subscription: str, count: int) -> CursorState:
         """Skip messages; see SegmentPort."""

@@ -114,6 +114,19 @@ class CursorBacklog:
         return max(0, self.end_offset - max(self.position, self.start_offset) - self.acknowledged)
 
 
+class CursorUsage(NamedTuple):
+    """What lies behind a cursor: the bytes of the batches from `first_offset` on, as they are stored.
+
+    `claimed` counts the messages that consumers hold now.
+    """
+
+    segment_id: int
+    cursor: str
+    first_offset: int
+    bytes_ahead: int
+    claimed: int
+
+
 class ClaimedRange(NamedTuple):
     """Offsets [first, end) that one consumer got, and for the how manieth time they are delivered."""
 
@@ -272,6 +285,18 @@ class SegmentPort(Protocol):
         """All cursors of a topic by segment id and name; or those of a subscription: its name and `name/...`.
 
         One statement for a whole topic.
+        """
+
+    def usage(self, *, incarnation: int, subscription: str | None = None) -> Sequence[CursorUsage]:
+        """What the cursors of `backlogs` have before them in bytes, and how much is out; one statement."""
+
+    def sizes(self, *, incarnation: int) -> Mapping[int, int]:
+        """The bytes that each segment of a topic stores, by segment id; one statement."""
+
+    def last_sequences(self, *, incarnation: int, limit: int) -> Mapping[str, int]:
+        """The last sequence of each producer of a topic, the first `limit` by name; one statement.
+
+        Of producers that give sequences. What left with a pruned segment is known by its children.
         """
 
     def skip(self, key: SegmentKey, *, subscription: str, count: int) -> CursorState:

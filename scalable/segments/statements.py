@@ -155,6 +155,45 @@ WHERE l.incarnation = %(incarnation)s AND l.segment_id = coalesce(%(segment_id)s
   AND c.subscription = coalesce(%(cursor)s::text, c.subscription)
 ORDER BY l.segment_id, c.subscription
 """
+# Of the batch that has the position, for batches are stored whole.
+USAGE = """
+SELECT l.segment_id, c.subscription, next.base_offset, next.bytes,
+       CASE WHEN at.pending = 0 THEN 0 ELSE coalesce((
+           SELECT sum(p.behind - p.first) FROM segment_pending p
+           WHERE p.cursor_id = c.cursor_id AND p.first >= at.position
+             AND p.session IS NOT NULL AND p.due_at > clock_timestamp()), 0) END::bigint
+FROM segment_log l JOIN segment_cursor c ON c.log_id = l.log_id
+CROSS JOIN LATERAL segment_newest_position(c.cursor_id) AS at
+CROSS JOIN LATERAL (
+    SELECT coalesce(min(b.base_offset), l.start_offset) AS base_offset,
+           coalesce((
+               SELECT last.end_bytes FROM segment_batch last
+               WHERE last.log_id = l.log_id ORDER BY last.base_offset DESC LIMIT 1
+           ) - min(b.before_bytes), 0) AS bytes
+    FROM (
+        SELECT b.base_offset, b.end_bytes - octet_length(b.payload) AS before_bytes FROM segment_batch b
+        WHERE b.log_id = l.log_id AND b.base_offset >= segment_batch_at(l.log_id, at.position)
+        ORDER BY b.base_offset LIMIT 1
+    ) b
+) AS next
+WHERE l.incarnation = %(incarnation)s
+  AND (%(subscription)s::text IS NULL OR split_part(c.subscription, '/', 1) = %(subscription)s)
+ORDER BY l.segment_id, c.subscription
+"""
+SIZES = """
+SELECT l.segment_id, coalesce((SELECT b.end_bytes FROM segment_batch b
+                               WHERE b.log_id = l.log_id ORDER BY b.base_offset DESC LIMIT 1)
+                            - (SELECT b.end_bytes - octet_length(b.payload) FROM segment_batch b
+                               WHERE b.log_id = l.log_id ORDER BY b.base_offset LIMIT 1), 0)
+FROM segment_log l WHERE l.incarnation = %(incarnation)s
+"""
+# A child knows what its parents had of each producer, so that those that take appends tell all.
+LAST_SEQUENCES = """
+SELECT mark.producer, max(mark.last_sequence)
+FROM segment_log l CROSS JOIN LATERAL segment_marks(l.log_id) AS mark
+WHERE l.incarnation = %(incarnation)s AND l.end_offset IS NULL AND mark.last_sequence >= 0
+GROUP BY mark.producer ORDER BY mark.producer LIMIT %(limit)s
+"""
 OFFSETS_AT = """
 SELECT l.segment_id, segment_offset_at(l, to_timestamp(%(time_ms)s::bigint / 1000.0))
 FROM segment_log l

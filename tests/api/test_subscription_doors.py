@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from scalable.domain.names import TopicName
+from scalable.segments.port import SegmentKey
+from scalable.segments.registry import segment_port
 from scalable.services import topics
 from tests.api.rest import NAMESPACE, Rest, settle
+from tests.segments.samples import LOW, batch
 from tests.topology import append
 
 PATH = f"{NAMESPACE}/orders"
@@ -121,9 +124,39 @@ def test_stats_and_assignments_of_nobody(grown: Rest) -> None:
     assert stats["layout"]["epoch"] == 1
     assert stats["layout"]["segments"]["1"]["parentIds"] == [0]
     assert stats["subscriptions"] == {"s": grown.json(SUBSCRIPTION)}
+    one = stats["subscriptions"]["s"]
+    sizes = {key: each["storageSize"] for key, each in stats["layout"]["segments"].items()}
+    assert sizes == {key: each["backlogSize"] for key, each in one["segments"].items()}
+    assert stats["storageSize"] == stats["backlogSize"] == one["backlogSize"] == sum(sizes.values()) > 0
+    assert one["unackedMessages"] is None
     told = grown.json(f"{SUBSCRIPTION}/assignments")
     assert (told["epoch"], told["consumers"]) == (1, [])
     assert told["waitsFor"] == {"1": [0], "2": [0]}
+
+
+def test_stats_tell_what_is_out_with_a_queue_and_who_produced(grown: Rest) -> None:
+    done(grown, "PUT", f"{SUBSCRIPTION}?type=QUEUE")
+    topic = topics.get_topic(name=TopicName("public", "default", "orders")).incarnation
+    segment_port().append(SegmentKey(topic, 1), [batch(0, 3, within=LOW)], producer="till")
+    segment_port().claim(
+        SegmentKey(topic, 0),
+        subscription="s",
+        consumer="c",
+        session="x",
+        max_messages=4,
+        max_bytes=10**6,
+        lease_seconds=3_600.0,
+    )
+    stats = grown.json(f"{PATH}/stats")
+    one = stats["subscriptions"]["s"]
+    assert (one["unackedMessages"], one["msgBacklog"]) == (4, 17)
+    assert {number: each["unackedMessages"] for number, each in one["segments"].items()} == {
+        "0": 4,
+        "1": 0,
+        "2": 0,
+    }
+    assert stats["producers"] == [{"producerName": "till", "lastSequence": 2}]
+    assert stats["averageMsgSize"] == 0.0
 
 
 REFUSED: list[tuple[str, str, object, int, str]] = [

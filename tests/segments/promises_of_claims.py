@@ -14,6 +14,7 @@ from scalable.domain.errors import (
     SegmentStoreMissing,
     SubscriptionNotFound,
 )
+from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments.port import ClaimResult, SegmentKey, SegmentPort
 from scalable.wire.batch import decode_batch
 from tests.segments.claim_model import HOUR, check_claims
@@ -244,6 +245,48 @@ class ClaimSuite:
         own = port.backlogs(incarnation=key.incarnation, subscription="s")
         assert [(entry.segment_id, entry.cursor) for entry in own] == [(0, "s"), (0, "s/8000-ffff")]
         assert port.backlogs(incarnation=fresh_key().incarnation) == []
+
+    def test_usage_tells_what_cursors_have_before_them_and_what_is_out(self, port: SegmentPort) -> None:
+        key = new_store(port, "s", "s/8000-ffff", "other")
+        batches = [batch(first, first + 10) for first in (0, 10, 20)]
+        port.append(key, batches, producer="p")
+        sizes = [len(each) for each in batches]
+        port.acknowledge(key, subscription="other", generation=0, position=14)
+        port.acknowledge(key, subscription="s/8000-ffff", generation=0, position=30)
+        claim(port, key, messages=7)
+        claim(port, key, messages=5, session="y", lease=-HOUR)  # over: nobody has these
+        found = {each.cursor: each[2:] for each in port.usage(incarnation=key.incarnation)}
+        assert found == {
+            "s": (0, sum(sizes), 7),
+            "other": (10, sum(sizes[1:]), 0),
+            "s/8000-ffff": (20, sizes[2], 0),
+        }
+        own = port.usage(incarnation=key.incarnation, subscription="s")
+        assert [(each.segment_id, each.cursor) for each in own] == [(0, "s"), (0, "s/8000-ffff")]
+        assert port.sizes(incarnation=key.incarnation) == {0: sum(sizes)}
+        port.trim(key, before_offset=10, max_batches=10)
+        (kept,) = {each[2:4] for each in port.usage(incarnation=key.incarnation) if each.cursor == "s"}
+        assert kept == (10, sum(sizes[1:]))
+        assert port.sizes(incarnation=key.incarnation) == {0: sum(sizes[1:])}
+
+    def test_a_store_without_messages_uses_nothing(self, port: SegmentPort) -> None:
+        key = new_store(port, "s")
+        assert [each[2:] for each in port.usage(incarnation=key.incarnation)] == [(0, 0, 0)]
+        assert port.sizes(incarnation=key.incarnation) == {0: 0}
+        assert port.last_sequences(incarnation=key.incarnation, limit=10) == {}
+
+    def test_producers_are_known_by_their_last_sequence_after_a_seal(self, port: SegmentPort) -> None:
+        key = new_store(port)
+        port.append(key, [batch(0, 10)], producer="a")
+        port.append(key, [batch(0, 5)], producer="b")
+        port.append(key, [batch(0, 3)], producer=None)
+        child = SegmentKey(key.incarnation, 1)
+        port.create(child, hash_range=FULL_RANGE, subscriptions=(), fence=None)
+        port.terminate(key, fence=None)
+        port.inherit_producer_marks([key], child, fence=None)
+        port.append(child, [batch(5, 25)], producer="b")
+        assert port.last_sequences(incarnation=key.incarnation, limit=10) == {"a": 9, "b": 24}
+        assert port.last_sequences(incarnation=key.incarnation, limit=1) == {"a": 9}
 
     def test_many_generations_are_raised_at_once(self, port: SegmentPort) -> None:
         key = new_store(port, "s", "other")

@@ -240,6 +240,33 @@ def test_stats_say_what_keeps_a_child_shut(port: SegmentPort) -> None:
     assert waits(topic) == {}
 
 
+def test_sizes_are_those_of_what_is_left(port: SegmentPort) -> None:
+    topic = make_topic(segments=1)
+    create(topic)
+    create(topic, "q", kind=QUEUE)
+    create(topic, "shared", key_shared=True)
+    grow(topic)
+    key = SegmentKey(topic.incarnation, 0)
+    stored = segment_port().sizes(incarnation=topic.incarnation)
+    whole = dict.fromkeys(("s", "q", "shared"), stored)
+
+    def sizes() -> dict[str, dict[int, int]]:
+        stats = subscription_stats.topic_stats(name=topic.name)
+        assert stats.sizes == stored
+        return {
+            each.subscription.name: {key: usage.backlog_bytes for key, usage in each.usage.items()}
+            for each in stats.subscriptions
+        }
+
+    assert sizes() == whole
+    segment_port().acknowledge(key, subscription="s", generation=0, position=10)
+    segment_port().acknowledge_ranges(key, subscription="q", generation=None, ranges=[(2, 7)])
+    left = sizes()
+    assert left["s"] == {**stored, 0: 0}
+    assert left["q"] == {**stored, 0: pytest.approx(stored[0] / 2, rel=0.01)}
+    assert left["shared"] == stored
+
+
 def test_a_queue_waits_for_nothing_and_counts_what_was_acknowledged_one_by_one(port: SegmentPort) -> None:
     topic = make_topic(segments=1)
     create(topic, kind=QUEUE)
