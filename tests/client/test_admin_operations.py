@@ -106,7 +106,7 @@ CALLS: dict[str, Call] = {
     "postSegmentSeek": lambda admin: admin.seek_segment(SEGMENT, SUBSCRIPTION, 1),
     "postSegmentSkipAll": lambda admin: admin.clear_segment_backlog(SEGMENT, SUBSCRIPTION),
 }
-OPERATIONS = {
+OPERATIONS: dict[str, tuple[str, str, dict[str, Any]]] = {
     operation["operationId"]: (method.upper(), path, operation)
     for path, methods in description()["paths"].items()
     for method, operation in methods.items()
