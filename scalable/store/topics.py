@@ -9,7 +9,13 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import F, QuerySet
 
 from scalable.domain.cursors import cursor_names
-from scalable.domain.errors import EpochMoved, NamespaceDeleting, NamespaceNotFound, TopicExists, TopicNotFound
+from scalable.domain.errors import (
+    EpochMoved,
+    NamespaceDeleting,
+    NamespaceNotFound,
+    TopicExists,
+    TopicNotFound,
+)
 from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout, Segment, SegmentState
 from scalable.domain.names import TopicName
