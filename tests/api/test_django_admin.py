@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver
 from pytest_django.fixtures import Settings
 
@@ -15,7 +17,7 @@ from scalable.admin import site
 from scalable.audit_models import AuditEvent
 from scalable.domain.access import Right, Scope, Subject
 from scalable.domain.errors import Unauthenticated
-from scalable.services import access, grants, tokens
+from scalable.services import access, auditing, grants, tokens
 
 ROOT = "/manage/"
 PARTS = {"<path:object_id>": "1", "<id>": "1", "<app_label>": "scalable"}
@@ -166,6 +168,18 @@ def test_the_audit_is_read_alone(ada: Client) -> None:
     for path in ("add/", f"{event.pk}/delete/"):
         assert ada.get(f"{address}{path}").status_code == 403
     assert ada.post(f"{address}{event.pk}/change/", {"actor": "nobody"}).status_code == 403
+
+
+def test_a_page_of_the_audit_costs_as_many_statements_as_an_empty_one(ada: Client) -> None:
+    address = f"{ROOT}scalable/auditevent/"
+    with CaptureQueriesContext(connection) as few:
+        assert ada.get(address).status_code == 200
+    for number in range(120):
+        auditing.record("test.event", f"target-{number}", actor=f"role-{number}")
+    with CaptureQueriesContext(connection) as many:
+        page = ada.get(address)
+    assert b"target-119" in page.content
+    assert len(many) <= len(few)
 
 
 def test_in_read_only_mode_nothing_is_changed(ada: Client, settings: Settings) -> None:
