@@ -34,7 +34,7 @@ def member(node: LiveNode, topic: str, name: str) -> StreamConsumer:
 async def read(consumer: StreamConsumer, count: int, *, acknowledge: bool = True) -> list[Message]:
     messages = []
     for _ in range(count):
-        messages.append(await consumer.receive(timeout_seconds=20))
+        messages.append(await consumer.receive(timeout_seconds=60))
         if acknowledge:
             consumer.acknowledge(messages[-1])
     return messages
@@ -190,7 +190,7 @@ async def test_a_member_that_takes_its_time_hands_a_segment_over_when_it_has_ack
             with pytest.raises(TimeoutError):
                 await second.receive(timeout_seconds=0.5)
             first.acknowledge_all()
-            handed_over = await second.receive(timeout_seconds=5)
+            handed_over = await second.receive(timeout_seconds=60)
             mine = [
                 message
                 for message in got
