@@ -18,6 +18,7 @@ from tests.cli.conftest import Command
 from tests.processes import LiveNode
 
 _numbers = count(1)
+ROOT = Path(__file__).parents[2]
 SCRIPT = Path(sys.executable).with_name("scalable-topics")
 
 
@@ -187,8 +188,9 @@ def test_a_watch_follows_a_split(
     command: Command, topic: str, live_node: LiveNode, celery_worker_process: ManagedProcess
 ) -> None:
     environment = {**os.environ, "SCALABLE_URL": live_node.url, "SCALABLE_TOKEN": live_node.admin_token}
+    command_line = [sys.executable, "-m", "scalable.cli", "-o", "json", "watch", topic]
     with subprocess.Popen(
-        [SCRIPT, "-o", "json", "watch", topic], env=environment, stdout=subprocess.PIPE, text=True
+        command_line, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True
     ) as watch:
         assert watch.stdout is not None
         try:
