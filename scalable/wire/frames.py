@@ -212,7 +212,7 @@ class SegmentFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
     sealedAtMs: int
     entryBucketSplits: list[int] = []
     nodeUrl: str | None = None
-    """The node that serves the segment; None when sealed."""
+    """A node that serves the segment, as others do; None when sealed."""
 
 
 class TopicDetail(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
