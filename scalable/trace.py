@@ -45,6 +45,11 @@ def name_actor(actor: str) -> None:
     _current.set(replace(_current.get(), actor=actor))
 
 
+def clear() -> None:
+    """Forget what the running code was about, where one context serves one thing after the other."""
+    _current.set(Trace())
+
+
 class TraceFilter(logging.Filter):
     """Puts `request_id`, `operation_id` and `actor` on each record, and `about` with all of them."""
 

@@ -70,6 +70,14 @@ def rules_forgotten() -> None:
     rules.forget()
 
 
+@pytest.fixture(autouse=True)
+def trace_cleared() -> None:
+    """Let no test act in the name of whoever asked in the one before: all run in one context."""
+    from scalable import trace
+
+    trace.clear()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield

@@ -1,7 +1,7 @@
 """`manage.py mint_token admin [--ttl-seconds 3600]`: print a bearer token of a role.
 
-With `DATABASE_URL` the token is noted there, so that it is listed and can be revoked like those of REST; without
-one only a change of the secret ends it before its time.
+With `DATABASE_URL` the token is noted there, so that it is listed and can be revoked like those of REST;
+without one only a change of the secret ends it before its time.
 """
 
 from typing import Any
