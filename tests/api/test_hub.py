@@ -107,6 +107,7 @@ NOTICES: list[announce.Notice] = [
     announce.SegmentTerminated(1, 2),
     announce.AssignmentChanged(3, 1),
     announce.QueueChanged(3, 2),
+    announce.AccessChanged(),
 ]
 
 
