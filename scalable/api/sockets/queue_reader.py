@@ -18,7 +18,7 @@ from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import DeliveredRange, QueueDelivery, encode_queue_delivery
 
 PAGE_BYTES = 1024 * 1024
-MOST_OF_A_LEASE = 1 / 4
+MOST_OF_A_LEASE = 1 / 2
 """How much of a claim's time may pass before the message leaves; the client counts from when it comes."""
 
 
