@@ -48,7 +48,13 @@ def test_beat_asks_for_tasks_that_exist() -> None:
         f"tasks.jobs.{name}"
         for name in (
             *("sweep_operations", "sweep_stores", "sweep_retention"),
-            *("finish_namespace_deletions", "trim_topic_changes", "forget_old_audit", "autoscale_tick"),
+            *(
+                "finish_namespace_deletions",
+                "trim_topic_changes",
+                "forget_old_audit",
+                "forget_old_keys",
+                "autoscale_tick",
+            ),
         )
     }
 
