@@ -15,15 +15,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from launch.process import ManagedProcess, ProcessSpec
+from scalable.domain.access import SYSTEM_TENANT
 from scalable.domain.load import METRICS, SegmentRates
+from scalable.domain.names import TopicName
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services import topics
 from scalable.services.topics import TopicView
 from scalable.wire.batch import Record, encode_batch
 from spark.load_report import ReportOptions, start_query
 from tests.processes import LiveNode, ProcessFactory
 from tests.spark.oracle import MINUTE_MS, Message, Oracle, encoded
-from tests.topology import make_topic
 
 WAIT_SECONDS = 200
 POLL_SECONDS = 0.1
@@ -53,7 +55,9 @@ class Reporter:
         self.directory = directory / "load-report"
         self._processes = processes
         self._java = java
-        self._samples: TopicView = make_topic("samples", segments=1)
+        # In the system's own tenant, as the nodes' samples are: the system role reads nobody else's messages.
+        name = TopicName(SYSTEM_TENANT, "load", "samples-of-a-test")
+        self._samples: TopicView = topics.create_topic(name=name, actor="test")
         self._token_file = directory / "system-token"
         self._token_file.write_text(node.system_token)
 
