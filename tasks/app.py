@@ -1,6 +1,7 @@
 """The Celery application: settings and schedule come from Django's settings, tasks from this package."""
 
 import os
+from typing import Any
 
 from celery import Celery
 from django.conf import settings
@@ -18,47 +19,24 @@ RETENTION_TICK_SECONDS = min(5.0, settings.SCALABLE_RETENTION_SWEEP_SECONDS)
 app = Celery("scalable")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ["tasks.jobs"]
+
+
+def _every(seconds: float, task: str) -> dict[str, Any]:
+    """Ask for a task again and again.
+
+    A tick that waited for longer than the next one is due is dropped: ticks must not pile up behind a stopped
+    worker.
+    """
+    return {"task": f"tasks.jobs.{task}", "schedule": seconds, "options": {"expires": seconds}}
+
+
 app.conf.beat_schedule = {
-    # A tick that waited for longer than the next one is due is dropped: ticks must not pile up behind a
-    # stopped worker.
-    "sweep-operations": {
-        "task": "tasks.jobs.sweep_operations",
-        "schedule": settings.SCALABLE_OPERATION_SWEEP_SECONDS,
-        "options": {"expires": settings.SCALABLE_OPERATION_SWEEP_SECONDS},
-    },
-    "sweep-stores": {
-        "task": "tasks.jobs.sweep_stores",
-        "schedule": STORE_SWEEP_SECONDS,
-        "options": {"expires": STORE_SWEEP_SECONDS},
-    },
-    "sweep-retention": {
-        "task": "tasks.jobs.sweep_retention",
-        "schedule": RETENTION_TICK_SECONDS,
-        "options": {"expires": RETENTION_TICK_SECONDS},
-    },
-    "finish-namespace-deletions": {
-        "task": "tasks.jobs.finish_namespace_deletions",
-        "schedule": NAMESPACE_SWEEP_SECONDS,
-        "options": {"expires": NAMESPACE_SWEEP_SECONDS},
-    },
-    "trim-topic-changes": {
-        "task": "tasks.jobs.trim_topic_changes",
-        "schedule": CHANGES_TRIM_SECONDS,
-        "options": {"expires": CHANGES_TRIM_SECONDS},
-    },
-    "forget-old-audit": {
-        "task": "tasks.jobs.forget_old_audit",
-        "schedule": AUDIT_SWEEP_SECONDS,
-        "options": {"expires": AUDIT_SWEEP_SECONDS},
-    },
-    "forget-old-keys": {
-        "task": "tasks.jobs.forget_old_keys",
-        "schedule": KEYS_SWEEP_SECONDS,
-        "options": {"expires": KEYS_SWEEP_SECONDS},
-    },
-    "autoscale-tick": {
-        "task": "tasks.jobs.autoscale_tick",
-        "schedule": settings.SCALABLE_AUTOSCALE_TICK_SECONDS,
-        "options": {"expires": settings.SCALABLE_AUTOSCALE_TICK_SECONDS},
-    },
+    "sweep-operations": _every(settings.SCALABLE_OPERATION_SWEEP_SECONDS, "sweep_operations"),
+    "sweep-stores": _every(STORE_SWEEP_SECONDS, "sweep_stores"),
+    "sweep-retention": _every(RETENTION_TICK_SECONDS, "sweep_retention"),
+    "finish-namespace-deletions": _every(NAMESPACE_SWEEP_SECONDS, "finish_namespace_deletions"),
+    "trim-topic-changes": _every(CHANGES_TRIM_SECONDS, "trim_topic_changes"),
+    "forget-old-audit": _every(AUDIT_SWEEP_SECONDS, "forget_old_audit"),
+    "forget-old-keys": _every(KEYS_SWEEP_SECONDS, "forget_old_keys"),
+    "autoscale-tick": _every(settings.SCALABLE_AUTOSCALE_TICK_SECONDS, "autoscale_tick"),
 }
