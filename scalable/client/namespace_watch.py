@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from scalable.client.connection import (
-    Backoff,
-    Connection,
-    ConnectionLost,
-    Endpoint,
-    keep_running,
-    logger,
-    open_connection,
-)
+from scalable.client.connection import Connection, ConnectionLost, Endpoint, open_connection
+from scalable.client.watch import CLOSED, Watch
 from scalable.domain.names import NamespaceName, TopicName
 from scalable.domain.topic_list import hash_of
 from scalable.wire.frames import PROTOCOL_VERSION, Hello, TopicsDiff, TopicsSnapshot, WatchTopics
-
-CLOSED = 1000
 
 
 class GenerationGap(Exception):
@@ -66,7 +56,7 @@ class TopicsFeed:
         return TopicsChange(*(tuple(TopicName.parse(name) for name in names) for names in (removed, added)))
 
 
-class NamespaceWatch:
+class NamespaceWatch(Watch[frozenset[TopicName]]):
     """Follows the topics of a namespace that have all of some properties, over one socket.
 
     It reconnects by itself, and hears nothing then unless something changed meanwhile. `on_change` is called
@@ -85,14 +75,11 @@ class NamespaceWatch:
         """Take a namespace, as `tenant/namespace`; raises InvalidName."""
         self.namespace = namespace if isinstance(namespace, NamespaceName) else NamespaceName.parse(namespace)
         self.properties = dict(properties or {})
-        self._endpoint, self._client, self._on_change = endpoint, client, on_change
-        self._session_id = uuid.uuid4().hex
-        self._backoff = Backoff()
+        super().__init__(endpoint, self.namespace, client=client)
+        self._on_change = on_change
         self._held: set[str] = set()
         self._known = False
         self._topics: frozenset[TopicName] | None = None
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def topics(self) -> frozenset[TopicName]:
@@ -101,61 +88,8 @@ class NamespaceWatch:
             self._topics = frozenset(TopicName.parse(name) for name in self._held)
         return self._topics
 
-    async def start(self, timeout_seconds: float = 30.0) -> frozenset[TopicName]:
-        """Begin to watch and wait for the list.
-
-        Raises NamespaceNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError.
-        """
-        self._task = asyncio.create_task(self._run(), name=f"watch {self.namespace}")
-        try:
-            async with self._backoff.within(timeout_seconds):
-                return await self.wait_for(lambda _: True)
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Stop watching."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def __aenter__(self) -> NamespaceWatch:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def wait_for(
-        self, holds: Callable[[frozenset[TopicName]], bool], timeout_seconds: float | None = None
-    ) -> frozenset[TopicName]:
-        """Wait until a condition on the topics holds; raises what ended the watch, TimeoutError."""
-        async with asyncio.timeout(timeout_seconds):
-            while True:
-                changed = self._changed
-                if self._known and holds(self.topics):
-                    return self.topics
-                self._raise_if_ended()
-                await changed.wait()
-
-    def _raise_if_ended(self) -> None:
-        if self._task is None:
-            raise RuntimeError("the watch was not started")
-        if self._task.done():
-            if not self._task.cancelled():
-                self._task.result()
-            raise ConnectionLost(CLOSED, "the watch was closed")
-
-    async def _run(self) -> None:
-        try:
-            await keep_running(self._session, backoff=self._backoff, what=f"watch of {self.namespace}")
-        except Exception as error:
-            logger.info("watch of %s ended: %s", self.namespace, error)
-            raise
-        finally:
-            # The task is not done before this returns: waiters must look after it is.
-            asyncio.get_running_loop().call_soon(self._pulse)
+    def _state(self) -> frozenset[TopicName] | None:
+        return self.topics if self._known else None
 
     async def _session(self) -> None:
         hello = Hello(protocol=PROTOCOL_VERSION, client=self._client, session_id=self._session_id)
@@ -183,7 +117,3 @@ class NamespaceWatch:
         self._pulse()
         if self._on_change is not None:
             self._on_change(change)
-
-    def _pulse(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from scalable.client.connection import (
-    Backoff,
-    Connection,
-    ConnectionLost,
-    Endpoint,
-    keep_running,
-    logger,
-    open_connection,
-)
+from scalable.client.connection import Connection, ConnectionLost, Endpoint, open_connection
+from scalable.client.watch import CLOSED, Watch
 from scalable.domain.errors import TopicDeleted, TopicNotFound
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
@@ -108,7 +99,7 @@ def apply_delta(topology: Topology, frame: Delta) -> Topology:
     )
 
 
-class TopologyWatch:
+class TopologyWatch(Watch[Topology]):
     """Follows a topic's layout over one socket; reconnects by itself and never goes back to an older state.
 
     `on_change` is called in the event loop with each newer topology. With `detail="full"` it also tells
@@ -124,83 +115,31 @@ class TopologyWatch:
         detail: Literal["layout", "full"] = "layout",
         on_change: Callable[[Topology], None] | None = None,
     ) -> None:
-        self._endpoint, self._topic, self._client = endpoint, topic, client
+        super().__init__(endpoint, topic, client=client)
+        self._topic = topic
         self._detail: Literal["layout", "full"] = detail
         self._on_change = on_change
-        self._session_id = uuid.uuid4().hex
-        self._backoff = Backoff()
         self._current: Topology | None = None
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def current(self) -> Topology | None:
         """The newest topology heard of, or None before the first."""
         return self._current
 
-    async def start(self, timeout_seconds: float = 30.0) -> Topology:
-        """Begin to watch and wait for the first snapshot.
-
-        Raises TopicNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError.
-        """
-        self._task = asyncio.create_task(self._run(), name=f"watch {self._topic}")
-        try:
-            async with self._backoff.within(timeout_seconds):
-                return await self.wait_for(lambda _: True)
-        except BaseException:
-            await self.close()
-            raise
-
-    async def close(self) -> None:
-        """Stop watching."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def __aenter__(self) -> TopologyWatch:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     async def wait_for_epoch(self, above: int, timeout_seconds: float | None = None) -> Topology:
         """Wait for a layout newer than the epoch `above`; raises TopicDeleted, TimeoutError."""
         return await self.wait_for(lambda topology: topology.epoch > above, timeout_seconds)
 
-    async def wait_for(
-        self, holds: Callable[[Topology], bool], timeout_seconds: float | None = None
-    ) -> Topology:
-        """Wait until a condition on the topology holds; raises what ended the watch, TimeoutError."""
-        async with asyncio.timeout(timeout_seconds):
-            while True:
-                changed = self._changed
-                if self._current is not None and holds(self._current):
-                    return self._current
-                self._raise_if_ended()
-                await changed.wait()
+    def _state(self) -> Topology | None:
+        return self._current
 
-    def _raise_if_ended(self) -> None:
-        if self._task is None:
-            raise RuntimeError("the watch was not started")
-        if self._task.done():
-            if not self._task.cancelled():
-                self._task.result()
-            raise ConnectionLost(1000, "the watch was closed")
-
-    async def _run(self) -> None:
+    async def _keep_following(self) -> None:
         try:
-            await keep_running(self._session, backoff=self._backoff, what=f"watch of {self._topic}")
+            await super()._keep_following()
         except TopicNotFound as error:
             if self._current is not None:
                 raise TopicDeleted(topic=str(self._topic)) from error
             raise
-        except Exception as error:
-            logger.info("watch of %s ended: %s", self._topic, error)
-            raise
-        finally:
-            # The task is not done before this returns: waiters must look after it is.
-            asyncio.get_running_loop().call_soon(self._pulse)
 
     async def _session(self) -> None:
         hello = Hello(
@@ -213,7 +152,7 @@ class TopologyWatch:
         try:
             await self._follow(connection)
         except RevisionGap as gap:
-            raise ConnectionLost(1000, str(gap)) from gap
+            raise ConnectionLost(CLOSED, str(gap)) from gap
         finally:
             await connection.close()
 
@@ -244,7 +183,3 @@ class TopologyWatch:
         self._pulse()
         if self._on_change is not None:
             self._on_change(topology)
-
-    def _pulse(self) -> None:
-        self._changed.set()
-        self._changed = asyncio.Event()
