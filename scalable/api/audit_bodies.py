@@ -1,16 +1,9 @@
 """The audit as REST reads and writes it."""
 
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
-from scalable.api.serializers import MAX_BIGINT, Body, Query
+from scalable.api.serializers import Body, Identifier, PageSize, Query, TimeMs
 from scalable.store.audit import AuditFilter, AuditView
-
-Whole = Annotated[int, msgspec.Meta(ge=0, le=MAX_BIGINT)]
-MAX_TIME_MS = 253_402_300_799_000
-"""The end of the year 9999."""
-Moment = Annotated[int, msgspec.Meta(ge=0, le=MAX_TIME_MS)]
 
 
 class AuditQuery(Query):
@@ -20,10 +13,10 @@ class AuditQuery(Query):
     action: str = ""
     target: str = ""
     outcome: str = ""
-    from_ms: Moment | None = None
-    to_ms: Moment | None = None
-    below_id: Whole | None = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
+    from_ms: TimeMs | None = None
+    to_ms: TimeMs | None = None
+    below_id: Identifier | None = None
+    limit: PageSize = 100
 
     def wanted(self) -> AuditFilter:
         """What is looked for."""
