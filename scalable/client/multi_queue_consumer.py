@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from scalable.client.connection import Urls
@@ -87,11 +85,6 @@ class MultiTopicQueueConsumer(MultiTopicReceiver[MultiTopicQueueMessage, QueueCo
             consumer.negative_acknowledge(message)
         return consumer is not None
 
-    async def flush(self) -> None:
-        """Wait until all acknowledgements are durable; those of topics that end meanwhile are left out."""
-        self._raise_failure()
-        await asyncio.gather(*(_flush(each) for each in tuple(self._consumers.values())))
-
     def _make(self, topic: TopicName, *, came_later: bool) -> QueueConsumer:
         late = came_later and self._start_position == "latest"
         return QueueConsumer(
@@ -112,9 +105,6 @@ class MultiTopicQueueConsumer(MultiTopicReceiver[MultiTopicQueueMessage, QueueCo
         own = topic.name.endswith(f"-{self.subscription}{DEAD_LETTER_SUFFIX}")
         return not own and topic != self._dead_letter_topic
 
-    def _count_segments(self, consumer: QueueConsumer) -> int:
-        return consumer.segment_count
-
     def _hand_out(self, consumer: QueueConsumer, number: int) -> MultiTopicQueueMessage | None:
         message = consumer._next_message()
         if message is None:
@@ -131,8 +121,3 @@ class MultiTopicQueueConsumer(MultiTopicReceiver[MultiTopicQueueMessage, QueueCo
             incarnation=message.incarnation,
             consumer=number,
         )
-
-
-async def _flush(consumer: QueueConsumer) -> None:
-    with suppress(Exception):  # it ended; what was not durable by then is delivered again
-        await consumer.flush()

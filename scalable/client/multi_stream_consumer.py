@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -128,11 +126,6 @@ class MultiTopicStreamConsumer(MultiTopicReceiver[MultiTopicMessage, StreamConsu
         """Acknowledge every message that was received here."""
         self.acknowledge_positions(self.positions())
 
-    async def flush(self) -> None:
-        """Wait until all acknowledgements are durable; those of topics that end meanwhile are left out."""
-        self._raise_failure()
-        await asyncio.gather(*(_flush(each) for each in tuple(self._consumers.values())))
-
     def _acknowledge_places(self, places: Mapping[Place, int]) -> None:
         self._handed_out.settle(places)
         for place, position in places.items():
@@ -151,9 +144,6 @@ class MultiTopicStreamConsumer(MultiTopicReceiver[MultiTopicMessage, StreamConsu
             initial_position="earliest" if late else self._initial_position,
             prefetch_messages=self._prefetch,
         )
-
-    def _count_segments(self, consumer: StreamConsumer) -> int:
-        return consumer.segment_count
 
     def _forget(self, number: int) -> None:
         self._handed_out.forget(number)
@@ -178,8 +168,3 @@ class MultiTopicStreamConsumer(MultiTopicReceiver[MultiTopicMessage, StreamConsu
                 Place(number, place.segment_id, message.generation), place.offset + 1
             ),
         )
-
-
-async def _flush(consumer: StreamConsumer) -> None:
-    with suppress(Exception):  # it ended; what was not durable by then is delivered again
-        await consumer.flush()

@@ -6,18 +6,21 @@ import asyncio
 import uuid
 from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import count
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from scalable.client.branch import Branch
 from scalable.client.connection import ConnectionLost, Endpoint, Urls
+from scalable.client.consumer import StreamConsumer
 from scalable.client.namespace_watch import NamespaceWatch, TopicsChange
 from scalable.client.prefetch import SharedPrefetch
+from scalable.client.queue_consumer import QueueConsumer
 from scalable.client.receiver import MessageKind, Receiver
 from scalable.domain.names import NamespaceName, TopicName
 
-ConsumerKind = TypeVar("ConsumerKind", bound=Receiver[Any])
+ConsumerKind = TypeVar("ConsumerKind", bound=StreamConsumer | QueueConsumer)
 
 OPENING_AT_ONCE = 16
 LEAVE_SECONDS = 10.0
@@ -72,13 +75,10 @@ class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKin
     def _hand_out(self, consumer: ConsumerKind, number: int) -> MessageKind | None:
         """Hand out a message that waits at the consumer of this number."""
 
-    @abstractmethod
-    def _count_segments(self, consumer: ConsumerKind) -> int:
-        """Count the segments that a consumer reads now."""
-
-    @abstractmethod
     async def flush(self) -> None:
-        """Wait until all acknowledgements are durable."""
+        """Wait until all acknowledgements are durable; those of topics that end meanwhile are left out."""
+        self._raise_failure()
+        await asyncio.gather(*(_flush(each) for each in tuple(self._consumers.values())))
 
     def _wants(self, topic: TopicName) -> bool:
         """Tell whether a topic that matches is to be read."""
@@ -199,7 +199,7 @@ class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKin
         self._pulse()
 
     def _woken(self, branch: Branch[ConsumerKind], consumer: ConsumerKind) -> None:
-        self._prefetch.note(branch, max(1, self._count_segments(consumer)))
+        self._prefetch.note(branch, max(1, consumer.segment_count))
         self._ready[consumer] = None
         self._pulse()
 
@@ -215,3 +215,8 @@ class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKin
                 self._ready[consumer] = None
                 return message
         return None
+
+
+async def _flush(consumer: StreamConsumer | QueueConsumer) -> None:
+    with suppress(Exception):  # it ended; what was not durable by then is delivered again
+        await consumer.flush()
