@@ -15,6 +15,12 @@ BOXES = """() => Object.fromEntries([...document.querySelectorAll('.segment')].m
 PAINTED = """([x, y]) => { const canvas = document.querySelector('#map canvas');
   const dots = canvas.width / canvas.clientWidth;
   return [...canvas.getContext('2d').getImageData(x * dots, y * dots, 1, 1).data].slice(0, 3); }"""
+GROUND = """() => { const one = document.querySelector('#map .ground');
+  return { x: one.offsetLeft, y: one.offsetTop, width: one.offsetWidth, height: one.offsetHeight }; }"""
+# An hour wide, ending 2 % behind now: the ground begins where the topic does, give or take a pixel.
+BEGINS_AT = """bornMs => { const map = document.querySelector('#map'), left = 52, right = 14;
+  const wide = (map.clientWidth - left - right) * (Date.now() - bornMs) / (3600000 * 1.02);
+  return Math.abs(map.querySelector('.ground').offsetWidth - wide) <= 2; }"""
 RATES = {3: 9_500.0, 4: 5_000.0, 5: 400.0, 6: 12_000.0}
 
 
@@ -47,6 +53,20 @@ def report(console: Console, name: str, rates: dict[int, float]) -> None:
 async def boxes_of(console: Console) -> dict[int, dict[str, float]]:
     found: dict[str, dict[str, float]] = await console.page.evaluate(BOXES)
     return {int(segment_id): box for segment_id, box in found.items()}
+
+
+def covers(box: dict[str, float], point: dict[str, float]) -> bool:
+    """Tell whether a point lies in a rectangle."""
+    return (
+        box["x"] <= point["x"] <= box["x"] + box["width"]
+        and box["y"] <= point["y"] <= box["y"] + box["height"]
+    )
+
+
+async def place_of(console: Console) -> dict[str, float]:
+    """Give where the ground lies below the rectangles."""
+    found: dict[str, float] = await console.page.evaluate(GROUND)
+    return found
 
 
 async def freeze(console: Console) -> None:
@@ -86,6 +106,26 @@ async def test_edges_and_marks_are_those_of_the_dag(working: Console) -> None:
     assert await working.page.locator(".mark").count() == expected_marks(topic) == 5
     assert await working.page.locator(".mark.merge").count() == 1
     assert await working.page.locator(".mark.rebucket").get_attribute("data-children") == "8"
+
+
+async def test_what_was_pruned_is_shown_as_such_and_nothing_before_the_topic(working: Console) -> None:
+    grow(working, "pruned")
+    for descriptor in ("0000-ffff-0", "8000-ffff-2"):
+        working.call("DELETE", f"segments/public/default/pruned/{descriptor}", role="system")
+    await working.open_topic("pruned")
+    await working.wait_for_segments(1, 3, 4, 5, 6)
+    ground = working.page.locator("#map .ground")
+    assert "repeating-linear-gradient" in await ground.evaluate(
+        "one => getComputedStyle(one).backgroundImage"
+    )
+    await freeze(working)
+    boxes = await boxes_of(working)
+    hole = {"x": boxes[1]["x"] + boxes[1]["width"] / 2, "y": boxes[6]["y"] + 5}
+    assert await working.page.evaluate(PAINTED, [hole["x"], hole["y"]]) == [0, 0, 0]
+    assert all(not covers(box, hole) for box in boxes.values())
+    assert covers(await place_of(working), hole)
+    await working.page.select_option("#span", "3600000")
+    await working.page.wait_for_function(f"({BEGINS_AT})({working.topic('pruned')['createdAtMs']})")
 
 
 async def test_colours_are_those_of_known_loads(working: Console) -> None:

@@ -31,6 +31,9 @@ export function duration(ms) {
   return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
 }
 
+/** How long ago, in one unit for what is read every second. @param {number} ms */
+export const ago = (ms) => (ms < 10000 ? `${(Math.max(0, ms) / 1000).toFixed(1)} s ago` : `${duration(ms)} ago`);
+
 /** @param {number} ms since the epoch */
 export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 

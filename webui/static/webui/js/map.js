@@ -1,8 +1,9 @@
 /**
  * The map of a topic: x = time, y = hash range, each segment a rectangle from creation to sealing.
  *
- * A canvas below holds colour (tiles where a minute was reported, else the segment's last load, hatched when unknown);
- * an SVG above holds what can be pointed at, focused and spoken: rectangles, edges, marks.
+ * A ground lies below, which shows where segments were pruned: those that are kept leave it free there alone. A canvas
+ * holds colour (tiles where a minute was reported, else the segment's last load, hatched when unknown); an SVG above
+ * holds what can be pointed at, focused and spoken: rectangles, edges, marks.
  */
 
 import { heat, level, ramp } from "./colour.js";
@@ -24,8 +25,10 @@ export class Map {
     this.onSelect = onSelect;
     this.canvas = element("canvas", { "aria-hidden": "true" });
     this.svg = drawing("svg", { role: "application", "aria-label": "Map of segments: hash range over time" });
-    place.append(this.canvas, this.svg);
+    this.ground = element("div", { class: "ground", "aria-hidden": "true" });
+    place.append(this.ground, this.canvas, this.svg);
     this.topic = null;
+    this.bornMs = Infinity;
     this.tiles = new globalThis.Map();
     this.selected = null;
     this.spanMs = 0;
@@ -38,6 +41,12 @@ export class Map {
   /** @param {import("./model.js").Topic} topic */
   show(topic) {
     this.topic = topic;
+    this.draw();
+  }
+
+  /** Say since when the topic exists: what was pruned reaches back to then. @param {number} ms since the epoch */
+  setBirth(ms) {
+    this.bornMs = ms;
     this.draw();
   }
 
@@ -75,9 +84,14 @@ export class Map {
   view(nowMs) {
     const { clientWidth: width, clientHeight: height } = this.place;
     if (this.zoom) return { width, height, ...this.zoom };
-    const created = this.topic ? Math.min(nowMs - SHORTEST_MS, ...[...this.topic.segments.values()].map((one) => one.createdAtMs)) : nowMs - MINUTE_MS;
-    const fromMs = this.spanMs ? nowMs - this.spanMs : created;
+    const oldest = this.topic ? Math.min(nowMs - SHORTEST_MS, this.oldest()) : nowMs - MINUTE_MS;
+    const fromMs = this.spanMs ? nowMs - this.spanMs : oldest;
     return { width, height, fromMs, toMs: nowMs + (nowMs - fromMs) * 0.02, low: 0, high: KEYSPACE };
+  }
+
+  /** When the oldest segment that is kept was made. */
+  oldest() {
+    return Math.min(...[...this.topic.segments.values()].map((one) => one.createdAtMs));
   }
 
   draw() {
@@ -88,8 +102,17 @@ export class Map {
     const shown = [...this.topic.segments.values()]
       .map((one) => ({ one, box: box(view, one, nowMs), found: heat(loadOf(this.topic, one.segmentId), policy) })).filter((pair) => pair.box)
       .sort((a, b) => a.one.createdAtMs - b.one.createdAtMs || a.one.start - b.one.start);
+    this.layGround(view, nowMs);
     this.paint(view, shown);
     this.trace(view, shown, nowMs);
+  }
+
+  /** All that the topic ever covered, in sight. */
+  layGround(view, nowMs) {
+    const area = box(view, { createdAtMs: Math.min(this.bornMs, this.oldest()), state: "ACTIVE", start: 0, end: KEYSPACE - 1 }, nowMs);
+    this.ground.hidden = !area;
+    if (!area) return;
+    Object.assign(this.ground.style, { left: `${area.x}px`, top: `${area.y}px`, width: `${area.width}px`, height: `${area.height}px` });
   }
 
   /** Colours, on the canvas. */
@@ -288,6 +311,7 @@ export class Map {
     bar.style.background = `linear-gradient(90deg, ${[0, 0.2, 0.4, 0.6, 0.8, 1].map(ramp).join(", ")})`;
     place.append(element("span", {}, "merge threshold or below ", bar, " split threshold or above"),
       element("span", {}, element("span", { class: "hatch" }), " load unknown"),
+      element("span", {}, element("span", { class: "hatch pruned" }), " pruned"),
       element("span", {}, element("b", { class: "split" }, "◀"), " split   ", element("b", { class: "merge" }, "▶"), " merge   ", element("b", { class: "rebucket" }, "◆"), " rebucket"),
       element("span", {}, "Drag: zoom in · Ctrl + wheel: zoom · R: reset"));
   }

@@ -1,7 +1,7 @@
 /** The nodes page: who is alive, and which topics each node leads, read again at an interval. */
 
 import { ApiError, get } from "./api.js";
-import { clock, duration, element, moment, rate } from "./format.js";
+import { ago, clock, duration, element, moment, rate } from "./format.js";
 
 const PAGE = 50;
 const LED_PAGE = 20;
@@ -96,7 +96,7 @@ function rows(node) {
   const row = element("tr", { "data-node": node.nodeId, class: node.alive ? null : "dead", title: `Node ${node.nodeId}` },
     element("td", {}, toggle),
     element("td", { "data-role": "state" }, state),
-    element("td", { class: "number" }, `${duration(node.heartbeatAgeMs)} ago`),
+    element("td", { class: "number" }, ago(node.heartbeatAgeMs)),
     element("td", { title: moment(node.startedAtMs) }, `${moment(node.startedAtMs)}, ${duration(Date.now() - node.startedAtMs)} ago`),
     element("td", { class: "number" }, rate(node.topicsLed)));
   return open ? [row, element("tr", { class: "details", "data-node": node.nodeId }, element("td", { colspan: COLUMNS }, ...topics(node)))] : [row];

@@ -40,7 +40,14 @@ async function refreshTiles() {
   if (answer) map.setTiles(answer.tiles);
 }
 
+/** When this life of the name began: frames tell only of segments that are kept. */
+async function readBirth(incarnation) {
+  const answer = await get(path).catch(() => null);
+  if (answer?.incarnation === incarnation) map.setBirth(answer.createdAtMs);
+}
+
 function onTopic(next) {
+  if (next.incarnation !== topic?.incarnation) readBirth(next.incarnation);
   topic = next;
   map.show(next);
   panels.show(next);
