@@ -19,12 +19,13 @@ from scalable.domain.decision import (
     Guard,
     GuardCode,
     Merge,
+    Rebucket,
     Split,
     Wish,
 )
 from scalable.domain.policy import violations
 
-__all__ = ["Decision", "Merge", "Snapshot", "Split", "decide"]
+__all__ = ["Decision", "Merge", "Rebucket", "Snapshot", "Split", "decide"]
 
 
 def decide(snapshot: Snapshot, now_ms: int) -> Decision:
@@ -46,11 +47,11 @@ def _held(snapshot: Snapshot, now_ms: int, guard: Guard) -> Decision:
 
 def _fired(snapshot: Snapshot, now_ms: int, wish: Wish) -> Decision:
     return Decision(
-        action=wish.action,
+        actions=(wish.action,) if wish.action else (),
         rule=wish.rule,
         at_ms=now_ms,
         epoch=snapshot.layout.epoch,
-        fired=wish.margin,
+        fired_by=(wish.margin,) if wish.action else (),
         margins=tuple(margins(snapshot)),
     )
 

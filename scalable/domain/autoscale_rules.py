@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from scalable.domain import buckets
 from scalable.domain.decision import (
     COLD_RULE,
     CONSUMER_RULE,
@@ -18,7 +19,7 @@ from scalable.domain.decision import (
     Wish,
 )
 from scalable.domain.layout import Layout, Segment
-from scalable.domain.load import LoadRecord
+from scalable.domain.load import LoadRecord, SegmentRates, Trend
 from scalable.domain.policy import AutoScalePolicy
 
 Pair = tuple[Segment, Segment]
@@ -30,7 +31,10 @@ class Snapshot:
 
     `loads` by segment id, a missing one is unknown; `stream_consumers` counts by subscription, those in
     grace too. `load_known` is False when the load pipeline as a whole has fallen behind: then no record is
-    trusted.
+    trusted, since `load_unknown_since_ms`. `bucket_consumers` are those of `stream_consumers` whose
+    subscription shares segments by entry buckets; None means all of them. The rest serves options beyond PIP-483, each of which holds still without what it needs: `heat`
+    is the rate in each of a segment's equally wide parts, `trends` how loads change, `peaks` the highest
+    rates of the last `mergePeakSeconds` in the ranges of segments, fresh ones too.
     """
 
     layout: Layout
@@ -39,8 +43,15 @@ class Snapshot:
     stream_consumers: Mapping[str, int] = field(default_factory=dict)
     last_split_at_ms: int | None = None
     last_merge_at_ms: int | None = None
+    last_rebucket_at_ms: int | None = None
     operations_in_flight: int = 0
     load_known: bool = True
+    load_unknown_since_ms: int | None = None
+    bucket_consumers: Mapping[str, int] | None = None
+    heat: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    trends: Mapping[int, Trend] = field(default_factory=dict)
+    peaks: Mapping[int, SegmentRates] = field(default_factory=dict)
+    max_buckets: int = buckets.MAX_PER_SEGMENT
 
     @property
     def trusted_loads(self) -> Mapping[int, LoadRecord]:

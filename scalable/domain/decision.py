@@ -23,6 +23,11 @@ class GuardCode(StrEnum):
     MAX_DAG_DEPTH = "MAX_DAG_DEPTH"
     LOAD_UNKNOWN = "LOAD_UNKNOWN"
     SEGMENT_LOAD_UNKNOWN = "SEGMENT_LOAD_UNKNOWN"
+    REBUCKET_COOLDOWN = "REBUCKET_COOLDOWN"
+    CONSUMERS_NEED_BUCKETS = "CONSUMERS_NEED_BUCKETS"
+    SEGMENT_TOO_YOUNG = "SEGMENT_TOO_YOUNG"
+    PEAK_UNKNOWN = "PEAK_UNKNOWN"
+    TREND_UNKNOWN = "TREND_UNKNOWN"
 
 
 CONSUMER_RULE = "consumer-count"
@@ -34,9 +39,13 @@ STEADY = "steady"
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Split one segment at its midpoint."""
+    """Split one segment before each of `cuts`, the first hashes of later children; at its midpoint without.
+
+    `cuts` ascend.
+    """
 
     segment_id: int
+    cuts: tuple[int, ...] = ()
 
     @property
     def segment_ids(self) -> tuple[int, ...]:
@@ -46,12 +55,21 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Merge two neighbours, named in range order."""
+    """Merge two or more neighbours, named in range order."""
 
     segment_ids: tuple[int, ...]
 
 
-Action = Split | Merge
+@dataclass(frozen=True, slots=True)
+class Rebucket:
+    """Replace each segment by one of the same range with so many entry buckets (PIP-486)."""
+
+    segment_ids: tuple[int, ...]
+    bucket_count: int
+
+
+Action = Split | Merge | Rebucket
+KINDS: dict[type[Action], str] = {Split: "SPLIT", Merge: "MERGE", Rebucket: "REBUCKET"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +139,39 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """At most one action, the rule behind it or the first guard that held one back, and the reasoning."""
+    """What to do now, the rule behind it or the first guard that held one back, and the reasoning.
+
+    `actions` are on disjoint segments, `fired_by` has the margin of each. `rule` is that of the first.
+    """
 
     rule: str
     at_ms: int
     epoch: int
-    action: Action | None = None
-    fired: Margin | None = None
+    actions: tuple[Action, ...] = ()
+    fired_by: tuple[Margin, ...] = ()
     held_by: tuple[Guard, ...] = ()
     margins: tuple[Margin, ...] = ()
     next_eligible_at_ms: int | None = None
 
     @property
+    def action(self) -> Action | None:
+        """Give the first action, or None."""
+        return self.actions[0] if self.actions else None
+
+    @property
+    def fired(self) -> Margin | None:
+        """Give the margin by which the first action's rule fired."""
+        return self.fired_by[0] if self.fired_by else None
+
+    @property
     def kind(self) -> str | None:
-        """Give SPLIT, MERGE, or None."""
-        if self.action is None:
-            return None
-        return "SPLIT" if isinstance(self.action, Split) else "MERGE"
+        """Give SPLIT, MERGE or REBUCKET, the kind of the first action, or None."""
+        return KINDS[type(self.action)] if self.action else None
 
     @property
     def segment_ids(self) -> tuple[int, ...]:
-        """Name the segments that the action would seal."""
-        return self.action.segment_ids if self.action else ()
+        """Name the segments that the actions would seal."""
+        return tuple(segment_id for action in self.actions for segment_id in action.segment_ids)
 
     @property
     def key(self) -> str:
@@ -160,11 +189,25 @@ class Decision:
             "segmentIds": list(self.segment_ids),
             "atMs": self.at_ms,
             "epoch": self.epoch,
+            "actions": [
+                action_json(action, margin)
+                for action, margin in zip(self.actions, self.fired_by, strict=True)
+            ],
             "fired": self.fired.to_json() if self.fired else None,
             "heldBy": [guard.to_json() for guard in self.held_by],
             "margins": [margin.to_json() for margin in self.margins],
             "nextEligibleAtMs": self.next_eligible_at_ms,
         }
+
+
+def action_json(action: Action, fired: Margin) -> dict[str, Any]:
+    """Give one of a decision's actions as JSON, with what made its rule fire."""
+    body: dict[str, Any] = {"action": KINDS[type(action)], "segmentIds": list(action.segment_ids)}
+    if isinstance(action, Split):
+        body["cuts"] = list(action.cuts)
+    elif isinstance(action, Rebucket):
+        body["bucketCount"] = action.bucket_count
+    return {**body, "rule": fired.rule, "fired": fired.to_json()}
 
 
 def _joined(segment_ids: Iterable[int]) -> str:

@@ -44,6 +44,19 @@ class LoadRecord:
     modified_at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Where a segment's load is heading: its rates now, and how much they change a second."""
+
+    rates: SegmentRates
+    slopes: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+
+    def ahead(self, seconds: float) -> SegmentRates:
+        """Extend the line so far into the future; a rate does not fall below zero."""
+        pairs = zip(self.rates.by_metric().values(), self.slopes, strict=True)
+        return SegmentRates(*(max(0.0, rate + slope * seconds) for rate, slope in pairs))
+
+
 def is_material(
     previous: SegmentRates | None, current: SegmentRates, threshold: float = DEFAULT_CHANGE_THRESHOLD
 ) -> bool:

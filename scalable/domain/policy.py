@@ -1,8 +1,7 @@
 """The auto-scale policy: its fields, how overrides are read and resolved, and what contradicts itself.
-contradictory.
 
-An override sets some fields; the rest fall through from topic to namespace to the defaults (PIP-483, Policy
-resolution). JSON names are the attribute names in camel case.
+An override sets some fields; the rest fall through from topic to namespace to the chosen profile (PIP-483,
+Policy resolution). JSON names are the attribute names in camel case.
 """
 
 from __future__ import annotations
@@ -16,15 +15,21 @@ from typing import Any, cast
 
 from scalable.domain.errors import PolicyInvalid, PolicyUnreadable, UnknownField
 from scalable.domain.keyspace import KEYSPACE_SIZE
+from scalable.domain.profiles import PROFILES
 
-PROFILES = ("pip-483",)
+MAX_ACTIONS_PER_TICK = 256
+MAX_PARTS = 256
+"""So many children or parents one operation may have."""
 MAX_INTEGER = 2**53
 MAX_SHOWN_CHARACTERS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoScalePolicy:
-    """A resolved policy; the defaults are those of PIP-483. Rates are per second, byte rates in bytes."""
+    """A resolved policy; the defaults are those of PIP-483. Rates are per second, byte rates in bytes.
+
+    What PIP-483 does not have is off by default; docs/autoscale.md tells what each option does.
+    """
 
     profile: str = "pip-483"
     enabled: bool = True
@@ -45,6 +50,20 @@ class AutoScalePolicy:
     auto_scale_interval_seconds: float = 60.0
     load_report_interval_seconds: float = 10.0
     rate_window_seconds: float = 60.0
+    entry_bucket_lane: bool = False
+    rebucket_cooldown_seconds: float = 60.0
+    split_vs_rebucket_min_msg_rate_in_threshold: float = 1_000.0
+    max_actions_per_tick: int = 1
+    max_split_children: int = 2
+    split_target_share: float = 0.5
+    load_balanced_split: bool = False
+    isolate_dominant_key: bool = False
+    dominant_key_share: float = 0.5
+    look_ahead_seconds: float = 0.0
+    max_merge_segments: int = 2
+    merge_target_share: float = 0.0
+    merge_peak_seconds: float = 0.0
+    merge_min_age_seconds: float = 0.0
 
     @property
     def split_thresholds(self) -> dict[str, float]:
@@ -77,6 +96,20 @@ def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+NOT_NEGATIVE_SECONDS = (
+    "splitCooldownSeconds",
+    "rebucketCooldownSeconds",
+    "mergeCooldownSeconds",
+    "mergeWindowSeconds",
+    "mergePeakSeconds",
+    "mergeMinAgeSeconds",
+    "lookAheadSeconds",
+)
+COUNTS = {
+    "maxActionsPerTick": (1, MAX_ACTIONS_PER_TICK),
+    "maxSplitChildren": (2, MAX_PARTS),
+    "maxMergeSegments": (2, MAX_PARTS),
+}
 ATTRIBUTES: dict[str, str] = {_camel(field.name): field.name for field in fields(AutoScalePolicy)}
 DEFAULTS: dict[str, Any] = {_camel(field.name): field.default for field in fields(AutoScalePolicy)}
 
@@ -86,6 +119,7 @@ class PolicySource(StrEnum):
 
     TOPIC = "topic"
     NAMESPACE = "namespace"
+    PROFILE = "profile"
     DEFAULT = "default"
 
 
@@ -144,7 +178,8 @@ def _number_problem(value: object) -> str | None:
 
 
 def _profile_problem(value: object) -> str | None:
-    return None if value in PROFILES else f"known profiles are {', '.join(PROFILES)}"
+    known = isinstance(value, str) and value in PROFILES
+    return None if known else f"known profiles are {', '.join(PROFILES)}"
 
 
 _PROBLEMS = {bool: _boolean_problem, int: _integer_problem, float: _number_problem, str: _profile_problem}
@@ -157,17 +192,24 @@ def _shown(value: object) -> str:
 def resolve(
     topic: Mapping[str, Any] | None = None, namespace: Mapping[str, Any] | None = None
 ) -> EffectivePolicy:
-    """Combine two parsed overrides with the defaults, field by field, the topic's first.
+    """Combine two parsed overrides with the profile and the defaults, field by field, the topic's first.
 
-    Nothing is raised for a contradictory result: see `validate` for writing and `violations` for acting.
+    The profile is the topic's, else the namespace's, else `pip-483`; what a level sets wins over it. A field
+    in which the profile does not differ from the defaults comes from those. Nothing is raised for a
+    contradictory result: see `validate` for writing and `violations` for acting.
     """
-    levels = ((PolicySource.TOPIC, topic or {}), (PolicySource.NAMESPACE, namespace or {}))
+    topic, namespace = topic or {}, namespace or {}
+    profile = topic.get("profile", namespace.get("profile", DEFAULTS["profile"]))
+    levels: tuple[tuple[PolicySource, Mapping[str, Any]], ...] = (
+        (PolicySource.TOPIC, topic),
+        (PolicySource.NAMESPACE, namespace),
+        (PolicySource.PROFILE, PROFILES.get(profile, {})),
+        (PolicySource.DEFAULT, DEFAULTS),
+    )
     values: dict[str, Any] = {}
     sources: dict[str, PolicySource] = {}
     for name, default in DEFAULTS.items():
-        source, level = next(
-            ((source, level) for source, level in levels if name in level), (PolicySource.DEFAULT, DEFAULTS)
-        )
+        source, level = next((source, level) for source, level in levels if name in level)
         values[ATTRIBUTES[name]] = type(default)(level[name])
         sources[name] = source
     return EffectivePolicy(AutoScalePolicy(**values), sources)
@@ -182,7 +224,12 @@ def validate(policy: AutoScalePolicy) -> None:
 
 def violations(policy: AutoScalePolicy) -> list[str]:
     """Name every rule that the policy breaks, with the values at odds."""
-    return [*_count_violations(policy), *_time_violations(policy), *_threshold_violations(policy)]
+    return [
+        *_count_violations(policy),
+        *_time_violations(policy),
+        *_threshold_violations(policy),
+        *_option_violations(policy),
+    ]
 
 
 def _count_violations(policy: AutoScalePolicy) -> Iterator[str]:
@@ -197,7 +244,7 @@ def _count_violations(policy: AutoScalePolicy) -> Iterator[str]:
 
 
 def _time_violations(policy: AutoScalePolicy) -> Iterator[str]:
-    for name in ("splitCooldownSeconds", "mergeCooldownSeconds", "mergeWindowSeconds"):
+    for name in NOT_NEGATIVE_SECONDS:
         seconds = getattr(policy, ATTRIBUTES[name])
         if seconds < 0:
             yield f"{name} ({_plain(seconds)}) is negative"
@@ -224,3 +271,19 @@ def _threshold_violations(policy: AutoScalePolicy) -> Iterator[str]:
             yield (
                 f"split{axis}Threshold ({_plain(split)}) is not above merge{axis}Threshold ({_plain(merge)})"
             )
+
+
+def _option_violations(policy: AutoScalePolicy) -> Iterator[str]:
+    for name, (least, most) in COUNTS.items():
+        count = getattr(policy, ATTRIBUTES[name])
+        if not least <= count <= most:
+            yield f"{name} ({count}) is not within {least}..{most}"
+    for name in ("splitTargetShare", "dominantKeyShare"):
+        share = getattr(policy, ATTRIBUTES[name])
+        if not 0 < share <= 1:
+            yield f"{name} ({_plain(share)}) is not above 0 and at most 1"
+    if not 0 <= policy.merge_target_share <= 1:
+        yield f"mergeTargetShare ({_plain(policy.merge_target_share)}) is not within 0..1"
+    floor = policy.split_vs_rebucket_min_msg_rate_in_threshold
+    if floor < 0:
+        yield f"splitVsRebucketMinMsgRateInThreshold ({_plain(floor)}) is negative"

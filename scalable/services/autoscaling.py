@@ -102,7 +102,7 @@ def _act(topic: TopicView, decision: Decision) -> OperationView | None:
             return request_split(name=topic.name, segment_id=segment_id, actor=ACTOR, reason=decision.rule)
         case Merge(segment_ids):
             return request_merge(name=topic.name, segment_ids=segment_ids, actor=ACTOR, reason=decision.rule)
-        case None:
+        case _:
             return None
 
 

@@ -16,6 +16,7 @@ from scalable.domain.policy import (
     validate,
     violations,
 )
+from scalable.domain.profiles import PROFILES
 
 DOCUMENTED_DEFAULTS = {
     "profile": "pip-483",
@@ -37,9 +38,23 @@ DOCUMENTED_DEFAULTS = {
     "autoScaleIntervalSeconds": 60,
     "loadReportIntervalSeconds": 10,
     "rateWindowSeconds": 60,
+    "entryBucketLane": False,
+    "rebucketCooldownSeconds": 60,
+    "splitVsRebucketMinMsgRateInThreshold": 1_000,
+    "maxActionsPerTick": 1,
+    "maxSplitChildren": 2,
+    "splitTargetShare": 0.5,
+    "loadBalancedSplit": False,
+    "isolateDominantKey": False,
+    "dominantKeyShare": 0.5,
+    "lookAheadSeconds": 0,
+    "maxMergeSegments": 2,
+    "mergeTargetShare": 0,
+    "mergePeakSeconds": 0,
+    "mergeMinAgeSeconds": 0,
 }
 MERGE_THRESHOLDS = [name for name in DOCUMENTED_DEFAULTS if name.startswith("merge") and "Threshold" in name]
-SPLIT_THRESHOLDS = [name for name in DOCUMENTED_DEFAULTS if name.startswith("split") and "Threshold" in name]
+SPLIT_THRESHOLDS = [name.replace("merge", "split") for name in MERGE_THRESHOLDS]
 
 
 def test_defaults_are_those_of_pip_483_and_valid() -> None:
@@ -58,6 +73,47 @@ def test_each_field_comes_from_the_most_specific_level_that_sets_it() -> None:
     assert effective.sources["enabled"] is PolicySource.DEFAULT
     assert effective.to_json()["sources"]["maxSegments"] == "topic"
     assert effective.to_json()["violations"] == []
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES))
+def test_a_profile_gives_the_defaults_of_fields_that_no_level_sets(profile: str) -> None:
+    effective = resolve({"profile": profile, "maxSegments": 8}, {"minSegments": 2})
+    validate(effective.policy)
+    assert effective.sources["maxSegments"] is PolicySource.TOPIC
+    assert effective.sources["minSegments"] is PolicySource.NAMESPACE
+    for name, value in PROFILES[profile].items():
+        assert effective.policy.to_json()[name] == value
+        assert effective.sources[name] is PolicySource.PROFILE
+    assert parse_override(PROFILES[profile]) == PROFILES[profile]
+
+
+def test_a_topic_chooses_its_profile_over_its_namespace() -> None:
+    effective = resolve({"profile": "pip-483"}, {"profile": "recommended", "splitCooldownSeconds": 7})
+    assert effective.policy == AutoScalePolicy(split_cooldown_seconds=7)
+    assert resolve(namespace={"profile": "recommended"}).policy.profile == "recommended"
+
+
+def test_an_override_as_pulsar_writes_it_can_be_read() -> None:
+    upstream = {
+        "enabled": True,
+        "maxSegments": 64,
+        "minSegments": 1,
+        "maxDagDepth": 10,
+        "splitCooldownSeconds": 60,
+        "rebucketCooldownSeconds": 60,
+        "mergeCooldownSeconds": 300,
+        "mergeWindowSeconds": 300,
+        "splitVsRebucketMinMsgRateInThreshold": 1000.0,
+        "splitMsgRateInThreshold": 10000.0,
+        "splitMsgRateOutThreshold": 50000.0,
+        "mergeMsgRateInThreshold": 1000.0,
+        "mergeMsgRateOutThreshold": 5000.0,
+        "splitBytesRateInThreshold": 50_000_000,
+        "splitBytesRateOutThreshold": 250_000_000,
+        "mergeBytesRateInThreshold": 5_000_000,
+        "mergeBytesRateOutThreshold": None,
+    }
+    assert resolve(parse_override(upstream)).policy == AutoScalePolicy()
 
 
 def test_vector_83_levels_valid_alone_and_contradictory_together() -> None:
@@ -85,6 +141,20 @@ def test_vector_83_levels_valid_alone_and_contradictory_together() -> None:
         {"autoScaleIntervalSeconds": 0},
         {"loadReportIntervalSeconds": 0},
         {"rateWindowSeconds": 9},
+        {"rebucketCooldownSeconds": -1},
+        {"splitVsRebucketMinMsgRateInThreshold": -1},
+        {"maxActionsPerTick": 0},
+        {"maxActionsPerTick": 257},
+        {"maxSplitChildren": 1},
+        {"maxSplitChildren": 257},
+        {"maxMergeSegments": 1},
+        {"splitTargetShare": 0},
+        {"splitTargetShare": 1.5},
+        {"dominantKeyShare": 0},
+        {"lookAheadSeconds": -1},
+        {"mergeTargetShare": 1.1},
+        {"mergePeakSeconds": -1},
+        {"mergeMinAgeSeconds": -1},
         *({name: 0} for name in SPLIT_THRESHOLDS),
         *({name: -1} for name in [*SPLIT_THRESHOLDS, *MERGE_THRESHOLDS]),
     ],
@@ -136,7 +206,7 @@ def test_all_violations_are_named_at_once() -> None:
         ("mergeMsgRateInThreshold", -float("inf")),
         ("splitMsgRateInThreshold", True),
         ("splitMsgRateInThreshold", [1]),
-        ("profile", "pulsar-5.0"),
+        ("profile", "pulsar-6"),
         ("profile", 483),
         ("profile", ["pip-483"]),
     ],
