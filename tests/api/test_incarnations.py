@@ -21,6 +21,9 @@ from scalable.wire.frames import (
     Ack,
     Acked,
     Assignment,
+    CheckpointBody,
+    Commit,
+    Committed,
     ErrorFrame,
     Frame,
     Gone,
@@ -30,7 +33,10 @@ from scalable.wire.frames import (
     QueueAcked,
     Receipt,
     Refused,
+    Register,
     Released,
+    Restore,
+    SegmentEnded,
     Welcome,
 )
 from tests.api.members import PRODUCE, attach, member, reader
@@ -39,6 +45,8 @@ from tests.api.queues import queue_peer
 from tests.topology import ACTOR, make_topic, read_all
 
 KEYS = any_keys(3)
+GROUP = "controller/public/default/orders/g"
+SUBSCRIPTIONS = {"s": SubscriptionType.STREAM, "q": SubscriptionType.QUEUE, "g": SubscriptionType.CHECKPOINT}
 
 
 @pytest.fixture
@@ -51,7 +59,7 @@ def node(processes: ProcessFactory, settings: Settings) -> LiveNode:
 def begin() -> TopicView:
     """The topic `orders` with a segment, three messages, and its subscriptions."""
     topic = make_topic("orders", segments=1)
-    for name, kind in (("s", SubscriptionType.STREAM), ("q", SubscriptionType.QUEUE)):
+    for name, kind in SUBSCRIPTIONS.items():
         subscriptions.create_subscription(name=topic.name, subscription=name, kind=kind)
     segment_port().append(SegmentKey(topic.incarnation, 0), [batch(KEYS)], producer=None)
     return topic
@@ -116,6 +124,33 @@ async def test_an_acknowledgement_of_a_former_queue_is_refused(node: LiveNode, d
     assert await ask(untouched, again)
 
 
+def checkpoint_of(topic: TopicView) -> CheckpointBody:
+    """A checkpoint behind the first message of a topic."""
+    return CheckpointBody(incarnation=topic.incarnation, positions={"0": 1})
+
+
+GROUP_FRAMES: tuple[Callable[[TopicView, int], Frame], ...] = (
+    lambda topic, _: Commit(request_id=1, checkpoint=checkpoint_of(topic)),
+    lambda topic, _: Restore(request_id=1, checkpoint=checkpoint_of(topic)),
+    lambda _, generation: SegmentEnded(segment_id=0, generation=generation, position=3),
+    lambda _, generation: Released(segment_id=0, generation=generation, position=1),
+)
+
+
+async def test_checkpoints_and_ends_of_the_former_topic_move_nothing(node: LiveNode, db: None) -> None:
+    topic = await ask(begin)
+    for make in GROUP_FRAMES:
+        former = topic
+        async with socket(node, GROUP, consumer="c") as peer:
+            await peer.expect(Welcome)
+            await peer.send(Register(kind="CHECKPOINT"))
+            (owned,) = (await peer.expect(Assignment)).segments
+            topic = await ask(begin_again, former)
+            await peer.send(make(former, owned.generation))
+            await is_refused(peer)
+        assert await ask(untouched, topic)
+
+
 CONTROLLER_FRAMES: dict[str, Callable[[int], Frame]] = {
     "released": lambda generation: Released(segment_id=0, generation=generation),
     "leave": lambda _: Leave(),
@@ -139,7 +174,7 @@ async def is_refused(peer: Peer) -> None:
     try:
         frame = await peer.receive()
         while not isinstance(frame, ErrorFrame | Gone):
-            assert not isinstance(frame, Acked | QueueAcked | Assignment), frame
+            assert not isinstance(frame, Acked | QueueAcked | Assignment | Committed), frame
             frame = await peer.receive()
     except ConnectionClosed:
         assert await peer.close_code() in {1000, 4404, 4410}

@@ -14,7 +14,7 @@ from scalable.domain.errors import NotLeader
 from scalable.models import Namespace, Topic
 from scalable.services import controller, topics
 from scalable.store import subscriptions as store
-from tests.services.group import Group, leader_of
+from tests.services.group import Group, leader_of, new_node
 from tests.topology import ACTOR, make_topic
 
 P = ParamSpec("P")
@@ -168,6 +168,42 @@ async def test_a_new_leader_begins_everyones_grace_anew(node: Node, group: Group
     node.now += 1
     await node.memory.sweep(node_id=node_id)
     assert await consumers(node, group) == []
+
+
+async def test_who_is_away_when_the_leader_changes_has_one_more_grace_and_no_third(
+    node: Node, group: Group
+) -> None:
+    """A leader does not know what its predecessor had counted; still nobody is forgotten or kept for ever."""
+    key = await key_of(node, group)
+    led = await node.memory.lead(group.topic.name, node_id=group.leader.node_id)
+    connection = Connection()
+    node.memory.connect(led, key, connection)
+    node.memory.disconnect(led, key, connection)
+    node.now = GRACE_SECONDS / 2
+    await node.executor.call(controller.remove_node, node_id=group.leader.node_id)
+    successor_id = await node.executor.call(new_node)
+    successor = LeaderMemory(call=node.call, clock=lambda: node.now)
+    await successor.lead(group.topic.name, node_id=successor_id)
+    node.now += GRACE_SECONDS - 1
+    await successor.sweep(node_id=successor_id)
+    assert await consumers(node, group) == ["a"]
+    node.now += 1
+    await successor.sweep(node_id=successor_id)
+    assert await consumers(node, group) == []
+
+
+async def test_vector_79_two_connections_of_a_name_are_one_session(node: Node, group: Group) -> None:
+    led = await node.memory.lead(group.topic.name, node_id=group.leader.node_id)
+    key, first, second = await key_of(node, group), Connection(), Connection()
+    for connection in (first, second):
+        registering = Registering(node, group, key)
+        registering.go.set()
+        await node.memory.enter(led, key, connection, registering)
+    assert await consumers(node, group) == ["a"]
+    await node.memory.leave(led, key, first)
+    assert (node.memory.holds(led, key, second), await consumers(node, group)) == (True, ["a"])
+    await node.memory.leave(led, key, second)
+    assert (node.memory.holds(led, key, second), await consumers(node, group)) == (False, [])
 
 
 async def test_the_late_end_of_an_older_connection_is_nothing(node: Node, group: Group) -> None:

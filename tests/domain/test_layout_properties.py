@@ -1,5 +1,6 @@
 """Whatever is split, merged and pruned in whatever order, a layout stays whole (integer arithmetic alone)."""
 
+import json
 from random import Random
 
 import pytest
@@ -115,3 +116,17 @@ def test_splits_and_merges_alone_never_forget_a_segment(seed: int) -> None:
             assert set(layout.segments) == before | set(plan.child_ids)
     oldest = {key for key in layout.segments if not layout.segments[key].parent_ids}
     assert oldest == {0, 1}
+
+
+def test_ten_thousand_changes_do_not_make_a_layout_larger() -> None:
+    """What is pruned leaves no trace in it: nothing grows but the numbers."""
+    layout, sizes = Layout.initial(1, 0), []
+    for step in range(5_000):
+        (active,) = layout.active
+        layout = layout.apply(layout.plan_split(active.segment_id), step)
+        layout = layout.apply(layout.plan_merge([each.segment_id for each in layout.active]), step)
+        while not all(each.is_active for each in layout.segments.values()):
+            layout = random_prune(layout, Random(step))
+        sizes.append(len(json.dumps(layout.to_json())))
+    assert (layout.epoch >= 10_000, len(layout.segments)) == (True, 1)
+    assert max(sizes) - min(sizes) < 100
