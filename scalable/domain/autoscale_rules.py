@@ -30,9 +30,9 @@ class Snapshot:
     """All that a decision depends on.
 
     `loads` by segment id, a missing one is unknown; `stream_consumers` counts by subscription, those in
-    grace too. `load_known` is False when the load pipeline as a whole has fallen behind: then no record is
-    trusted, since `load_unknown_since_ms`. `bucket_consumers` are those of `stream_consumers` whose
-    subscription shares segments by entry buckets; None means all of them. The rest serves options beyond PIP-483, each of which holds still without what it needs: `heat`
+    grace too, `bucket_consumers` are those of them whose subscription shares segments by entry buckets (None:
+    all). `load_known` is False when the load pipeline as a whole has fallen behind: then no record is
+    trusted. The rest serves options beyond PIP-483, each of which holds still without what it needs: `heat`
     is the rate in each of a segment's equally wide parts, `trends` how loads change, `peaks` the highest
     rates of the last `mergePeakSeconds` in the ranges of segments, fresh ones too.
     """
