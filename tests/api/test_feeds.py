@@ -259,9 +259,9 @@ class StalledPeer:
 
         await socket_application(scope, receive, stalling)  # type: ignore[arg-type]
 
-    async def open(self) -> None:
+    async def open(self, *, consumer: str | None = None) -> None:
         await self.session.send(type="websocket.connect")
-        hello = encode(Hello(protocol=1, detail="full"))
+        hello = encode(Hello(protocol=1, detail="full", consumer=consumer))
         await self.session.send(type="websocket.receive", text=hello)
 
 

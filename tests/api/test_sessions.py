@@ -8,13 +8,17 @@ from contextlib import contextmanager
 import pytest
 
 from launch.sandbox import LiveNode, ProcessFactory
+from scalable.api.leader import SessionState
+from scalable.api.node import node as this_node
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services import subscriptions
 from scalable.services.topics import TopicView
 from scalable.store import subscriptions as store
-from scalable.wire.frames import Assignment, ErrorFrame, Leave, Register, Released, Welcome
+from scalable.store.subscriptions import SubscriptionView
+from scalable.wire.frames import Assignment, ErrorFrame, Leave, Register, Released, Welcome, encode
 from tests.api.members import CONTROL, Member, member, version
 from tests.api.peers import ask, eventually, socket
+from tests.api.test_feeds import StalledPeer
 from tests.topology import make_topic
 
 SHORT_GRACE = {"SCALABLE_SESSION_GRACE_SECONDS": "1.5"}
@@ -69,6 +73,34 @@ async def test_who_comes_back_in_time_finds_its_segments_and_disturbs_nobody(
             assert (back.owned, len(before)) == (before, 2)
             assert version(back.assignment) == version(a.assignment)
         await nothing_is_pushed(b, 1)
+
+
+async def test_a_socket_that_stands_in_a_send_ends_with_its_connection_and_the_grace_begins(
+    transactional_db: None, redis_url: str
+) -> None:
+    subscription = await ask(_group)
+    key = subscription.subscription_id, "a"
+    await this_node.start()
+    try:
+        peer = StalledPeer(CONTROL)
+        await peer.open(consumer="a")
+        await peer.session.send(type="websocket.receive", text=encode(Register()))
+        await eventually(lambda: _is(SessionState.CONNECTED, subscription.incarnation, key))
+        assert [message["type"] for message in peer.sent] == ["websocket.accept"]
+        await peer.session.send(type="websocket.disconnect", code=1006)
+        await eventually(lambda: _is(SessionState.GRACE, subscription.incarnation, key))
+        await peer.session.ended()
+    finally:
+        await this_node.stop()
+
+
+def _group() -> SubscriptionView:
+    topic = make_topic("orders")
+    return subscriptions.create_subscription(name=topic.name, subscription="s", kind=SubscriptionType.STREAM)
+
+
+async def _is(state: SessionState, incarnation: int, key: tuple[int, str]) -> bool:
+    return this_node.leader.state(incarnation, key) is state
 
 
 async def test_whose_grace_is_over_loses_its_segments_and_may_come_back(

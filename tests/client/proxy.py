@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
+from typing import Self
 from urllib.parse import urlsplit
 
 CHUNK_BYTES = 65_536
@@ -23,7 +24,7 @@ class Relay:
         self.connections = 0
         self.url = ""
 
-    async def __aenter__(self) -> Relay:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
@@ -55,6 +56,9 @@ class Relay:
         """Let answers pass again."""
         self._open.set()
 
+    def passed(self, data: bytes, *, answers: bool) -> None:
+        """Be told of what goes to the node, or of what it answers."""
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         target = urlsplit(self.target_url)
@@ -73,6 +77,7 @@ class Relay:
                 elif self._losing:
                     self.lost.set()
                     continue
+                self.passed(data, answers=answers)
                 sink.write(data)
                 await sink.drain()
         except OSError:
