@@ -8,6 +8,7 @@ from playwright.async_api import WebSocketRoute
 from tests.browser.conftest import Console
 from tests.processes import ProcessFactory
 
+GROUND = "() => getComputedStyle(document.documentElement).backgroundColor"
 OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 TABLE_OVERFLOW = """() => { const place = document.querySelector("#segments").parentElement;
   return place.scrollWidth - place.clientWidth; }"""
@@ -34,6 +35,9 @@ async def test_the_pages_of_rest_and_of_access_draw_under_their_policies(console
     page = console.page
     await console.open("/docs")
     await page.wait_for_selector(".opblock")
+    for scheme, ground in (("dark", "rgb(28, 32, 34)"), ("light", "rgba(0, 0, 0, 0)")):
+        await page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        await page.wait_for_function(f"() => ({GROUND})() === '{ground}'")
     await page.goto(f"{console.node.url}/manage/")
     assert "Grants" in await page.inner_text("#content")
     await page.click("#content-main a[href='/manage/scalable/grant/add/']")

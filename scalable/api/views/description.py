@@ -23,12 +23,15 @@ CONTENT_SECURITY_POLICY = (
 )
 ASSETS = "drf_spectacular_sidecar/swagger-ui-dist"
 PAGE = """<!doctype html>
-<html lang="en">
+<html lang="en" data-theme="auto">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Scalable Topics: REST</title>
-<link rel="stylesheet" href="{css}"><link rel="icon" href="{icon}"></head>
-<body><div id="doors" data-description="{description}"></div>
-<script src="{script}"></script><script src="{start}"></script></body>
+<link rel="stylesheet" href="{css}"><link rel="stylesheet" href="{bar}"><link rel="icon" href="{icon}"></head>
+<body><header class="bar">
+<a href="{home}"><img src="{icon}" alt="" width="22" height="22"> Scalable Topics</a><span class="grow"></span><button id="theme" type="button" title="Colour theme">Theme: auto</button></header>
+<div id="doors" data-description="{description}"></div>
+<script src="{script}"></script><script type="module" src="{theme}"></script>
+<script type="module" src="{start}"></script></body>
 </html>
 """
 
@@ -68,8 +71,11 @@ class PagesView(DoorView):
         page = HttpResponse(
             PAGE.format(
                 css=static(f"{ASSETS}/swagger-ui.css"),
-                icon=static(f"{ASSETS}/favicon-32x32.png"),
+                bar=static("webui/docs.css"),
+                icon=static("webui/icon.svg"),
+                home=reverse("webui:topics"),
                 script=static(f"{ASSETS}/swagger-ui-bundle.js"),
+                theme=static("webui/js/theme.js"),
                 start=static("webui/js/docs.js"),
                 description=reverse("openapi"),
             )
