@@ -28,7 +28,8 @@ PAGE = """<!doctype html>
 <title>Scalable Topics: REST</title>
 <link rel="stylesheet" href="{css}"><link rel="stylesheet" href="{bar}"><link rel="icon" href="{icon}"></head>
 <body><header class="bar">
-<a href="{home}"><img src="{icon}" alt="" width="22" height="22"> Scalable Topics</a><span class="grow"></span><button id="theme" type="button" title="Colour theme">Theme: auto</button></header>
+<a href="{home}"><img src="{icon}" alt="" width="22" height="22"> Scalable Topics</a>
+<span class="grow"></span><button id="theme" type="button" title="Colour theme">Theme: auto</button></header>
 <div id="doors" data-description="{description}"></div>
 <script src="{script}"></script><script type="module" src="{theme}"></script>
 <script type="module" src="{start}"></script></body>
