@@ -1,90 +1,166 @@
 """The autoscaler's decision: a pure, total function of a topic's snapshot and the time (PIP-483).
 
-Two passes, at most one action. Splits come first: more stream consumers than segments, else a segment above
-a split threshold. Merges follow when no split fired, also when one was only held back: neighbours that
-stayed below every merge threshold for the merge window. Ties go to the lowest segment id, among pairs to
-the lowest range start.
+Two passes. Splits come first: more stream consumers than segments, else segments above a split threshold.
+Merges follow when no split fired, also when one was only held back: neighbours that stayed below every merge
+threshold for the merge window. Ties go to the lowest segment id, among pairs to the lowest range start. A
+policy's options let a pass take several actions at once, on disjoint segments; PIP-483 has one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
-from scalable.domain.autoscale_rules import Snapshot, margins, merge_wish, split_wish
+from scalable.domain.autoscale_buckets import bucket_wishes, is_for_splits
+from scalable.domain.autoscale_merges import cold_margin, merge_wishes
+from scalable.domain.autoscale_splits import consumer_margin, consumer_wishes, load_margin, load_wishes
+from scalable.domain.autoscale_view import Snapshot, View, ids_of
 from scalable.domain.decision import (
     ALL_RULES,
     LOAD_RULES,
     STEADY,
+    Action,
     Decision,
     Guard,
     GuardCode,
+    Margin,
     Merge,
     Rebucket,
     Split,
     Wish,
 )
-from scalable.domain.policy import violations
+from scalable.domain.policy import AutoScalePolicy, violations
 
 __all__ = ["Decision", "Merge", "Rebucket", "Snapshot", "Split", "decide"]
 
 
 def decide(snapshot: Snapshot, now_ms: int) -> Decision:
-    """Decide on at most one split or merge, and say why, or what held it back and until when."""
-    broken = violations(snapshot.policy)
+    """Decide what to split, merge or rebucket, and say why, or what held it back and until when."""
+    broken = _violations(snapshot.policy)
+    view = View(snapshot, now_ms)
     if broken:
-        return _held(snapshot, now_ms, Guard(GuardCode.POLICY_INVALID, ALL_RULES, detail="; ".join(broken)))
-    topic_guards = tuple(_topic_guards(snapshot))
-    wishes = [wish for wish in (split_wish(snapshot, now_ms), merge_wish(snapshot, now_ms)) if wish]
-    for wish in wishes:
-        if wish.action and not topic_guards and not wish.guards:
-            return _fired(snapshot, now_ms, wish)
-    return _unfired(snapshot, now_ms, topic_guards, wishes)
+        return _held(view, Guard(GuardCode.POLICY_INVALID, ALL_RULES, detail="; ".join(broken)))
+    topic_guards = tuple(_topic_guards(view))
+    held: list[Wish] = []
+    for wishes in _passes(view):
+        firing = [wish for wish in wishes if wish.action and not topic_guards and not wish.guards]
+        if firing:
+            return _fired(view, _within_bounds(view, firing))
+        held += wishes[:1]
+    return _unfired(view, topic_guards, held)
 
 
-def _held(snapshot: Snapshot, now_ms: int, guard: Guard) -> Decision:
-    return Decision(rule=guard.code.value, at_ms=now_ms, epoch=snapshot.layout.epoch, held_by=(guard,))
+@lru_cache(maxsize=256)
+def _violations(policy: AutoScalePolicy) -> tuple[str, ...]:
+    return tuple(violations(policy))
 
 
-def _fired(snapshot: Snapshot, now_ms: int, wish: Wish) -> Decision:
+def _passes(view: View) -> Iterator[list[Wish]]:
+    """Give the wishes of one pass after the other, each only when the one before it came to nothing."""
+    for_consumers = consumer_wishes(view) if is_for_splits(view) else []
+    yield for_consumers
+    yield bucket_wishes(view)
+    if not for_consumers:
+        yield load_wishes(view)
+    yield merge_wishes(view)
+
+
+def _within_bounds(view: View, wishes: list[Wish]) -> list[Wish]:
+    """Keep what the policy allows in one tick, and no more splits than the topic has room for."""
+    room = view.policy.max_segments - len(view.active)
+    kept: list[Wish] = []
+    for wish in wishes[: view.policy.max_actions_per_tick]:
+        more = _growth(wish.action)
+        if more > max(room, 0):
+            continue
+        room -= more
+        kept.append(wish)
+    return kept or [_narrowed(wishes[0])]
+
+
+def _growth(action: Action | None) -> int:
+    return max(1, len(action.cuts)) if isinstance(action, Split) else 0
+
+
+def _narrowed(wish: Wish) -> Wish:
+    """Cut in two where there is no room for more."""
+    if not isinstance(wish.action, Split):
+        return wish
+    middle = wish.action.cuts[len(wish.action.cuts) // 2]
+    return Wish(wish.rule, Split(wish.action.segment_id, (middle,)), wish.margin)
+
+
+def _held(view: View, guard: Guard) -> Decision:
     return Decision(
-        actions=(wish.action,) if wish.action else (),
-        rule=wish.rule,
-        at_ms=now_ms,
-        epoch=snapshot.layout.epoch,
-        fired_by=(wish.margin,) if wish.action else (),
-        margins=tuple(margins(snapshot)),
+        rule=guard.code.value, at_ms=view.now_ms, epoch=view.snapshot.layout.epoch, held_by=(guard,)
     )
 
 
-def _unfired(
-    snapshot: Snapshot, now_ms: int, topic_guards: tuple[Guard, ...], wishes: list[Wish]
-) -> Decision:
+def _fired(view: View, wishes: list[Wish]) -> Decision:
+    return Decision(
+        actions=tuple(wish.action for wish in wishes if wish.action),
+        rule=wishes[0].rule,
+        at_ms=view.now_ms,
+        epoch=view.snapshot.layout.epoch,
+        fired_by=tuple(wish.margin for wish in wishes),
+        margins=tuple(_margins(view)),
+    )
+
+
+def _unfired(view: View, topic_guards: tuple[Guard, ...], wishes: list[Wish]) -> Decision:
     of_wishes = (guard for wish in wishes for guard in wish.guards)
-    held_by = (*topic_guards, *of_wishes, *_load_guards(snapshot))
+    held_by = (*topic_guards, *of_wishes, *_load_guards(view))
     instants = (wish.next_eligible_at_ms for wish in wishes)
     return Decision(
         rule=held_by[0].code.value if held_by else STEADY,
-        at_ms=now_ms,
-        epoch=snapshot.layout.epoch,
+        at_ms=view.now_ms,
+        epoch=view.snapshot.layout.epoch,
         held_by=held_by,
-        margins=tuple(margins(snapshot)),
+        margins=tuple(_margins(view)),
         next_eligible_at_ms=min((instant for instant in instants if instant is not None), default=None),
     )
 
 
-def _topic_guards(snapshot: Snapshot) -> Iterator[Guard]:
-    if not snapshot.policy.enabled:
+def _topic_guards(view: View) -> Iterator[Guard]:
+    if not view.policy.enabled:
         yield Guard(GuardCode.DISABLED, ALL_RULES)
-    if snapshot.operations_in_flight:
-        running = snapshot.operations_in_flight
+    running = view.snapshot.operations_in_flight
+    if running:
         yield Guard(GuardCode.OPERATION_IN_FLIGHT, ALL_RULES, current=running, threshold=0)
 
 
-def _load_guards(snapshot: Snapshot) -> Iterator[Guard]:
-    if not snapshot.load_known:
-        yield Guard(GuardCode.LOAD_UNKNOWN, LOAD_RULES)
+def _load_guards(view: View) -> Iterator[Guard]:
+    if not view.snapshot.load_known:
+        yield Guard(GuardCode.LOAD_UNKNOWN, LOAD_RULES, detail=_since(view.snapshot.load_unknown_since_ms))
         return
-    active_ids = sorted(segment.segment_id for segment in snapshot.layout.active)
-    unknown = tuple(segment_id for segment_id in active_ids if segment_id not in snapshot.loads)
+    unknown = tuple(sorted(set(ids_of(view.active)) - set(ids_of(view.known))))
     if unknown:
         yield Guard(GuardCode.SEGMENT_LOAD_UNKNOWN, LOAD_RULES, unknown)
+    if view.policy.look_ahead_seconds and view.known and not view.snapshot.trends:
+        yield Guard(GuardCode.TREND_UNKNOWN, LOAD_RULES)
+
+
+def _since(instant_ms: int | None) -> str:
+    if instant_ms is None:
+        return ""
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant_ms)
+    return f"since {instant.isoformat(timespec='seconds')}"
+
+
+def _margins(view: View) -> Iterator[Margin]:
+    """Tell how near each rule is: the most consumers, the hottest segment, the coldest pair."""
+    consumers = consumer_margin(view)
+    if consumers:
+        yield consumers
+    if view.known:
+        hottest = min(view.known, key=lambda each: (-view.scores[each.segment_id], each.segment_id))
+        yield load_margin(view, hottest)
+    pairs = (pair for pair in zip(view.active, view.active[1:], strict=False) if set(pair) <= set(view.known))
+    coldest = min((cold_margin(view, pair) for pair in pairs), key=_ratio, default=None)
+    if coldest:
+        yield coldest
+
+
+def _ratio(margin: Margin) -> float:
+    return margin.current / margin.threshold if margin.threshold else float("inf")

@@ -21,14 +21,18 @@ class SegmentRates:
     bytes_rate_out: float = 0.0
 
     def __post_init__(self) -> None:
-        for metric, rate in self.by_metric().items():
-            if not math.isfinite(rate) or rate < 0:
-                raise LoadReportUnreadable(problem=f"{metric} is {rate}")
+        if not all(0 <= rate < math.inf for rate in self.values):
+            wrong = ((metric, rate) for metric, rate in self.by_metric().items() if not 0 <= rate < math.inf)
+            raise LoadReportUnreadable(problem="{} is {}".format(*next(wrong)))
+
+    @property
+    def values(self) -> tuple[float, float, float, float]:
+        """Give the rates in the order of METRICS."""
+        return self.msg_rate_in, self.bytes_rate_in, self.msg_rate_out, self.bytes_rate_out
 
     def by_metric(self) -> dict[str, float]:
         """Give the rates by their PIP-483 names, in the order that decides ties."""
-        rates = (self.msg_rate_in, self.bytes_rate_in, self.msg_rate_out, self.bytes_rate_out)
-        return dict(zip(METRICS, rates, strict=True))
+        return dict(zip(METRICS, self.values, strict=True))
 
     @property
     def combined(self) -> float:
@@ -53,7 +57,7 @@ class Trend:
 
     def ahead(self, seconds: float) -> SegmentRates:
         """Extend the line so far into the future; a rate does not fall below zero."""
-        pairs = zip(self.rates.by_metric().values(), self.slopes, strict=True)
+        pairs = zip(self.rates.values, self.slopes, strict=True)
         return SegmentRates(*(max(0.0, rate + slope * seconds) for rate, slope in pairs))
 
 

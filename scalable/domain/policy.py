@@ -64,6 +64,7 @@ class AutoScalePolicy:
     merge_target_share: float = 0.0
     merge_peak_seconds: float = 0.0
     merge_min_age_seconds: float = 0.0
+    merge_keeps_consumers: bool = False
 
     @property
     def split_thresholds(self) -> dict[str, float]:

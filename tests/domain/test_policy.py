@@ -52,6 +52,7 @@ DOCUMENTED_DEFAULTS = {
     "mergeTargetShare": 0,
     "mergePeakSeconds": 0,
     "mergeMinAgeSeconds": 0,
+    "mergeKeepsConsumers": False,
 }
 MERGE_THRESHOLDS = [name for name in DOCUMENTED_DEFAULTS if name.startswith("merge") and "Threshold" in name]
 SPLIT_THRESHOLDS = [name.replace("merge", "split") for name in MERGE_THRESHOLDS]

@@ -1,0 +1,144 @@
+"""What splits: more consumers than segments, and segments above a split threshold (PIP-483, Pass 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from math import ceil
+
+from scalable.domain.autoscale_cuts import balanced_cuts, even_cuts, hottest_part, isolating_cuts
+from scalable.domain.autoscale_view import View, ids_of, metric_name
+from scalable.domain.decision import CONSUMER_RULE, Guard, GuardCode, Margin, Split, Wish
+from scalable.domain.layout import Segment
+
+DOMINANT_KEY_RULE = "dominant-key"
+ISOLATION_FLOOR = 0.5
+"""A key that dominates its topic is isolated once its segment is at this share of a split threshold."""
+
+
+def consumer_wishes(view: View) -> list[Wish]:
+    """Give the splits that the consumer rule wants: the busiest segments, until each consumer has one."""
+    margin = consumer_margin(view)
+    if margin is None or margin.current <= margin.threshold:
+        return []
+
+    def busiest_first(segment: Segment) -> tuple[float, int]:
+        record = view.records.get(segment.segment_id)
+        return -record.rates.msg_rate_in if record else 0.0, segment.segment_id
+
+    missing = int(margin.current - margin.threshold)
+    wanted: list[tuple[Segment, int, Margin]] = []
+    for segment in sorted(_wide(view.active), key=busiest_first):
+        if missing <= 0:
+            break
+        children = min(missing + 1, view.policy.max_split_children, segment.hash_range.size)
+        wanted.append((segment, children, margin))
+        missing -= children - 1
+    return _guarded(view, CONSUMER_RULE, _splits(view, wanted) or [_too_narrow(margin, view.active)])
+
+
+def load_wishes(view: View) -> list[Wish]:
+    """Give the splits that the load rule wants, the most overloaded segment first."""
+    dominated = dict(_dominated(view)) if view.policy.isolate_dominant_key else {}
+    hot = [each for each in view.known if view.scores[each.segment_id] > 1 or each.segment_id in dominated]
+    if not hot:
+        return []
+    hot.sort(key=lambda segment: (-view.scores[segment.segment_id], segment.segment_id))
+    wide = list(_wide(hot))
+    margin = load_margin(view, (wide or hot)[0])
+    if not wide:
+        return _guarded(view, margin.rule, [_too_narrow(margin, hot)])
+    isolating = [dominated[each.segment_id] for each in wide if each.segment_id in dominated]
+    others = [
+        (each, _children(view, each), load_margin(view, each))
+        for each in wide
+        if each.segment_id not in dominated
+    ]
+    return _guarded(view, margin.rule, [*isolating, *_splits(view, others)])
+
+
+def _wide(segments: Iterable[Segment]) -> Iterator[Segment]:
+    return (segment for segment in segments if segment.hash_range.size > 1)
+
+
+def _children(view: View, segment: Segment) -> int:
+    """Give into how many a hot segment is cut, so that none carries more than the target share."""
+    wanted = ceil(
+        min(view.scores[segment.segment_id] / view.policy.split_target_share, segment.hash_range.size)
+    )
+    return max(2, min(wanted, view.policy.max_split_children))
+
+
+def _splits(view: View, wanted: Iterable[tuple[Segment, int, Margin]]) -> list[Wish]:
+    """Cut each segment into so many children, fewer where the topic may not have more segments."""
+    room = view.policy.max_segments - len(view.active)
+    wishes = []
+    for segment, children, margin in wanted:
+        children = min(children, max(room, 1) + 1)
+        room -= children - 1
+        cuts, detail = _cuts(view, segment, children)
+        fitted = replace(margin, segment_ids=(segment.segment_id,), detail=margin.detail or detail)
+        wishes.append(Wish(margin.rule, Split(segment.segment_id, cuts), fitted))
+    return wishes
+
+
+def _cuts(view: View, segment: Segment, children: int) -> tuple[tuple[int, ...], str]:
+    """Give the cuts, and a word on them where the option of balanced ones had nothing to go by."""
+    if not view.policy.load_balanced_split:
+        return even_cuts(segment.hash_range, children), ""
+    heat = view.snapshot.heat.get(segment.segment_id, ())
+    if sum(heat) <= 0:
+        return even_cuts(segment.hash_range, children), "cut evenly: where the load lies is not known"
+    return balanced_cuts(segment.hash_range, heat, children), ""
+
+
+def _dominated(view: View) -> Iterator[tuple[int, Wish]]:
+    """Give the segments in which one part has most of the load, each with the split that isolates it.
+
+    A part counts that has the policy's share of a hot segment, or of the whole topic.
+    """
+    heats = view.snapshot.heat
+    whole = sum(sum(heats.get(segment.segment_id, ())) for segment in view.known)
+    for segment in _wide(view.known):
+        score, heat = view.scores[segment.segment_id], heats.get(segment.segment_id, ())
+        if score <= ISOLATION_FLOOR or sum(heat) <= 0:
+            continue
+        part, rate = hottest_part(segment.hash_range, heat)
+        share = max(rate / sum(heat) if score > 1 else 0.0, rate / whole)
+        if share >= view.policy.dominant_key_share and part != segment.hash_range:
+            split = Split(segment.segment_id, isolating_cuts(segment.hash_range, part))
+            limit, ids = view.policy.dominant_key_share, (segment.segment_id,)
+            margin = Margin(DOMINANT_KEY_RULE, metric_name(0), ids, share, limit, f"in {part.hex}")
+            yield segment.segment_id, Wish(DOMINANT_KEY_RULE, split, margin)
+
+
+def _too_narrow(margin: Margin, candidates: Sequence[Segment]) -> Wish:
+    narrow = Guard(GuardCode.SEGMENT_TOO_NARROW, margin.rule, ids_of(candidates))
+    return Wish(margin.rule, None, margin, (narrow,))
+
+
+def _guarded(view: View, rule: str, wishes: Iterable[Wish]) -> list[Wish]:
+    """Add to each split what holds all of them back."""
+    guards = tuple(_split_guards(view, rule))
+    return [replace(wish, guards=(*guards, *wish.guards)) for wish in wishes]
+
+
+def _split_guards(view: View, rule: str) -> Iterator[Guard]:
+    policy, active = view.policy, len(view.active)
+    if active >= policy.max_segments:
+        yield Guard(GuardCode.MAX_SEGMENTS, rule, current=active, threshold=policy.max_segments)
+    last_ms, seconds = view.snapshot.last_split_at_ms, policy.split_cooldown_seconds
+    yield from view.cooldown(GuardCode.SPLIT_COOLDOWN, rule, last_ms, seconds)
+
+
+def consumer_margin(view: View) -> Margin | None:
+    """Compare the largest STREAM subscription with the number of active segments."""
+    name, count = view.largest_subscription
+    return Margin(CONSUMER_RULE, "consumers", (), count, len(view.active), name) if name else None
+
+
+def load_margin(view: View, segment: Segment) -> Margin:
+    """Compare the metric in which a segment is hottest with its split threshold."""
+    index = view.hottest_metric(segment.segment_id)
+    rate, limit = view.demand[segment.segment_id][index], view.split_limits[index]
+    return Margin(metric_name(index), metric_name(index), (segment.segment_id,), rate, limit)
