@@ -11,13 +11,14 @@ import pytest
 from django.db import connection, connections
 from django.db.backends.postgresql.base import DatabaseWrapper
 
+from scalable.client.inbox import Inbox
 from scalable.services.topics import TopicView
 from scalable.store import leases
-from scalable.wire.frames import ErrorFrame, Register, Welcome
+from scalable.wire.frames import Assignment, ErrorFrame, Register, Welcome
 from tests.api.members import CONTROL, member
 from tests.api.peers import ask, eventually, socket
 from tests.api.test_sessions import paused
-from tests.api.watchers import watching
+from tests.api.watchers import split, watching
 from tests.client.proxy import Relay
 from tests.processes import LiveNode, ProcessFactory
 from tests.topology import make_topic
@@ -118,6 +119,37 @@ async def test_a_leader_that_slept_demotes_itself_though_everybody_is_still_conn
         assert await led_by(first.url, asked=first) == {}
         async with member(second, "a") as back:
             assert back.owned == old.owned
+
+
+async def test_a_leader_that_slept_through_a_split_gives_up_all_its_topics_and_changes_nothing(
+    processes: ProcessFactory, topic: TopicView
+) -> None:
+    """What it had sent before is known to be older, whenever it arrives; nobody sees an epoch go back."""
+    other = await ask(make_topic, "returns", segments=1)
+    first, second = processes.node(**PATIENT), processes.node(**PATIENT)
+    both = {str(topic.name), str(other.name)}
+    async with member(first, "a") as old, watching(first, topic.name) as watcher:
+        async with socket(first, f"controller/{other.name.path}/s", consumer="a") as of_other:
+            await of_other.expect(Welcome)
+            await of_other.send(Register())
+            await of_other.expect(Assignment)
+            with paused(first):
+                await eventually(lambda: is_led_by(second, topic))
+                await eventually(lambda: is_led_by(second, other))
+                await ask(split, topic.name, 0)
+                async with member(second, "b") as b:
+                    pass
+            for peer in (old.peer, of_other):
+                assert (await peer.wait_for(ErrorFrame)).code in {"term_superseded", "not_leader"}
+                assert await peer.close_code() in {4409, 4421}
+        await watcher.until(lambda known: known.epoch == 1 and known.controller_url == second.url)
+        told = [(delta.epoch, delta.term) for delta in watcher.deltas]
+        assert told == sorted(told)
+    assert await led_by(first.url, asked=second) == {}
+    assert await led_by(second.url, asked=first) == dict.fromkeys(both, 2)
+    inbox = Inbox(topic.name)
+    assert inbox.apply(b.assignment)
+    assert not inbox.apply(old.assignment)
 
 
 async def test_a_leader_whose_database_was_out_of_reach_past_its_lease_leads_no_more(

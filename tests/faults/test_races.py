@@ -134,6 +134,23 @@ def test_a_topic_deleted_in_the_middle_of_a_split_leaves_nothing(plane: Plane) -
         assert store_ids(topic) == set()
 
 
+def test_children_open_when_the_last_acknowledgement_and_the_seal_race(plane: Plane) -> None:
+    """Neither sees the other before it commits; no sweep comes to the rescue of the second."""
+    topic = make_topic("settled", segments=1)
+    group = Group(topic)
+    group.join("a")
+    for _ in range(2 * ROUNDS):
+        (active, *others) = layout_of(topic).active
+        append(topic, active.segment_id, "last")
+        for other in others:
+            group.drain(other.segment_id)
+        operation = scaling.request_split(name=topic.name, segment_id=active.segment_id, actor=ACTOR)
+        with side_by_side() as run:
+            run(drive_operation_to_wherever, operation.operation_id)
+            run(group.drain, active.segment_id)
+        assert set(group.owners()) == {each.segment_id for each in layout_of(topic).active}
+
+
 # Deletions, among those who are about to add what would be deleted with it. A deadlock or a broken reference
 # is no error of the product, and ends the test.
 

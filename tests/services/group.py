@@ -38,10 +38,15 @@ class Group:
     """The STREAM subscription `s` of a topic."""
 
     def __init__(
-        self, topic: TopicView, *, initial_position: InitialPosition = "earliest", key_shared: bool = False
+        self,
+        topic: TopicView,
+        *,
+        initial_position: InitialPosition = "earliest",
+        key_shared: bool = False,
+        node_id: uuid.UUID | None = None,
     ) -> None:
         self.topic = topic
-        self.leader = leader_of(topic)
+        self.leader = leader_of(topic, node_id)
         self._initial_position = initial_position
         self._key_shared = key_shared
 

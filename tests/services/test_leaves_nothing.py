@@ -38,9 +38,10 @@ from scalable.services import (
     topics,
 )
 from scalable.services.topics import TopicView
+from scalable.store import retention
 from scalable.wire.batch import Record, encode_batch
 from tests.services.ageing import acknowledge, subscribe
-from tests.services.group import leader_of, new_node
+from tests.services.group import Group, leader_of, new_node
 from tests.topology import ACTOR, append_everywhere, drive, layout_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,22 +103,27 @@ def live_a_life(topic: TopicView, node_id: Any) -> None:
         )
     append_everywhere(topic, "message")
     produce(topic, segment_id=1)
+    consume_as_queue(topic, segment_id=1)
     reshape(topic)
     report(topic)
     autoscaling.evaluate_topic(incarnation=topic.incarnation)
     scaling.request_split(name=topic.name, segment_id=layout_of(topic).active[-1].segment_id, actor=ACTOR)
 
 
-def produce(topic: TopicView, *, segment_id: int) -> None:
-    """Leave marks of a producer, claims and holes of a queue."""
+def produce(topic: TopicView, *, segment_id: int, producer: str = "producer") -> None:
+    """Store a batch with marks of its producer."""
     batch = encode_batch([Record(None, b"value", n, 0) for n in range(3)], published_at_ms=0)
     messages.append(
         name=topic.name,
         incarnation=topic.incarnation,
         segment_id=segment_id,
         batches=[batch],
-        producer="producer",
+        producer=producer,
     )
+
+
+def consume_as_queue(topic: TopicView, *, segment_id: int) -> None:
+    """Leave claims and holes of a queue."""
     key, queue = SegmentKey(topic.incarnation, segment_id), SubscriptionType.QUEUE.value
     segment_port().claim(
         key,
@@ -181,6 +187,36 @@ def test_every_table_of_a_topic_is_filled_by_the_life_that_is_deleted() -> None:
     every = {table for _, table in counts() if table.startswith("scalable_")}
     assert every - filled == of_nobody
     assert of_others <= filled | before
+
+
+def live_on(topic: TopicView, group: Group, *, generations: int) -> None:
+    """Write, split, read, merge and prune, again and again."""
+    for number in range(generations):
+        (only,) = layout_of(topic).active
+        produce(topic, segment_id=only.segment_id, producer=f"producer {number % 5}")
+        drive(scaling.request_split(name=topic.name, segment_id=only.segment_id, actor=ACTOR))
+        group.drain(only.segment_id)
+        halves = [each.segment_id for each in layout_of(topic).active]
+        drive(scaling.request_merge(name=topic.name, segment_ids=halves, actor=ACTOR))
+        pruning.sweep_topic(incarnation=topic.incarnation)
+
+
+def test_what_belongs_to_segments_goes_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often a topic is split and merged, it has as many rows as after the first few times."""
+    monkeypatch.setattr(retention, "KEPT_HISTORY", 10)
+    monkeypatch.setattr(retention, "KEPT_OPERATIONS", 12)
+    node_id, before = new_node(), counts()
+    topic = topics.create_topic(
+        name=TopicName("public", "default", "restless"), initial_segments=1, actor=ACTOR
+    )
+    group = Group(topic, node_id=node_id)
+    group.join("a")
+    live_on(topic, group, generations=10)
+    after_ten = counts()
+    live_on(topic, group, generations=10)
+    assert counts() == after_ten
+    topics.delete_topic(name=topic.name, actor=ACTOR)
+    assert counts() == before
 
 
 # Namespaces

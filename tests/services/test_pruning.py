@@ -42,7 +42,7 @@ def prune(topic: topics.TopicView) -> tuple[int, ...]:
 # Age
 
 
-def test_a_retention_of_a_minute_counts_from_sealing(port: SegmentPort) -> None:
+def test_vector_81_a_retention_of_a_minute_counts_from_sealing(port: SegmentPort) -> None:
     topic = split_topic()
     keep(topic, 60)
     loads.report_loads(reporter="r", watermark_ms=1, loads=[])
@@ -63,7 +63,7 @@ def test_a_retention_of_a_minute_counts_from_sealing(port: SegmentPort) -> None:
     assert remembered(topic) == [(0, [], [1, 2])]
 
 
-def test_a_retention_of_minus_one_is_for_ever(port: SegmentPort) -> None:
+def test_vector_81_a_retention_of_minus_one_is_for_ever(port: SegmentPort) -> None:
     topic = split_topic()
     keep(topic, FOR_EVER)
     age(topic, seconds=10**8)

@@ -56,7 +56,7 @@ def moment() -> int:
 # To a time.
 
 
-def test_a_time_is_told_apart_three_ways(db: None) -> None:
+def test_vector_80_a_time_is_told_apart_three_ways(db: None) -> None:
     with use_port(EmbeddedSegments()):
         topic = make_topic(segments=2)
         create(topic)
