@@ -65,7 +65,6 @@ class Topic(models.Model):
     last_split_at = models.DateTimeField(null=True)
     last_merge_at = models.DateTimeField(null=True)
     last_rebucket_at = models.DateTimeField(null=True)
-    next_evaluation_at = models.DateTimeField(null=True, db_index=True)
     next_sweep_at = models.DateTimeField(null=True, db_index=True)
     active_segments = models.IntegerField(db_default=0)
     sealed_segments = models.IntegerField(db_default=0)
@@ -311,7 +310,7 @@ class Decision(models.Model):
 
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="decisions")
     at = models.DateTimeField()
-    action = models.CharField(max_length=5, null=True)
+    action = models.CharField(max_length=8, null=True)
     rule = models.CharField(max_length=64)
     segment_ids = ArrayField(models.BigIntegerField(), default=list)
     explanation = models.JSONField()
@@ -319,3 +318,41 @@ class Decision(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["topic", "-at"], name="decision_by_topic")]
+
+
+class Evaluation(models.Model):
+    """When the autoscaler looks at a topic next, and what it has counted; a trigger makes the row.
+
+    Whoever changes what a decision is made from raises `marks` and brings `due_at` forward, in the
+    transaction of the change; one of loads not before `not_before`. An evaluation that finds other marks than
+    it began with leaves `due_at` alone, so that there is one more. `load_known` is what the last one assumed,
+    true as long as the pipeline's watermark is not older than `stale_after_seconds`.
+    """
+
+    topic = models.OneToOneField(Topic, on_delete=models.CASCADE, primary_key=True, related_name="evaluation")
+    due_at = models.DateTimeField(db_index=True)
+    not_before = models.DateTimeField()
+    marks = models.BigIntegerField(db_default=1)
+    evaluated_at = models.DateTimeField(null=True)
+    failures = models.IntegerField(db_default=0)
+    decision_key = models.TextField(null=True)
+    load_known = models.BooleanField(null=True)
+    stale_after_seconds = models.FloatField(db_default=0)
+    wants_tiles = models.BooleanField(db_default=False)
+    auto_splits = models.BigIntegerField(db_default=0)
+    auto_merges = models.BigIntegerField(db_default=0)
+    auto_rebuckets = models.BigIntegerField(db_default=0)
+    splits_capped = models.BigIntegerField(db_default=0)
+    merges_capped = models.BigIntegerField(db_default=0)
+    flaps = models.BigIntegerField(db_default=0)
+    last_flap_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["stale_after_seconds"], condition=Q(load_known=True), name="evaluation_load_known"
+            ),
+            models.Index(
+                fields=["stale_after_seconds"], condition=Q(load_known=False), name="evaluation_load_unknown"
+            ),
+        ]

@@ -74,4 +74,4 @@ def autoscale_tick() -> None:
 @shared_task
 def evaluate(incarnation: int) -> None:
     """Evaluate a topic whose consumers changed."""
-    autoscaling.evaluate_topic(incarnation=incarnation)
+    autoscaling.evaluate_if_due(incarnation=incarnation)

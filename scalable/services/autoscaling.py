@@ -1,112 +1,246 @@
-"""The autoscaler around the decision: which topics are due, what is known of them, and acting on it."""
+"""The autoscaler around the decision: which topics are due, acting on what is decided, and the journal.
+
+A topic is looked at when something that its decision is made from changed, or at the next instant at which a
+guard lets go by the clock alone: what a tick costs follows what changed, not what exists.
+"""
 
 import logging
-from datetime import timedelta
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.autoscale import Decision, Merge, Snapshot, Split, decide
-from scalable.domain.errors import TopicNotFound
-from scalable.domain.policy import AutoScalePolicy, resolve
-from scalable.services.loads import loads_for_decision
-from scalable.services.scaling import OperationView, request_merge, request_split
+from scalable.domain.autoscale import Decision, Merge, Rebucket, Split, decide
+from scalable.domain.decision import Action, GuardCode
+from scalable.domain.errors import ScalableError, TopicNotFound
+from scalable.domain.flaps import undoes
+from scalable.domain.policy import AutoScalePolicy
+from scalable.services.evaluation_inputs import Inputs, read_inputs
+from scalable.services.scaling import OperationView, request_merge, request_rebucket, request_split
 from scalable.store import decisions as store
-from scalable.store import topics
-from scalable.store.clock import database_now, milliseconds
-from scalable.store.decisions import DueTopic
+from scalable.store import evaluations, loads, topics
+from scalable.store.clock import database_now, milliseconds, moment
+from scalable.store.evaluations import Begun, Settled
 from scalable.store.topics import TopicView
 
 logger = logging.getLogger(__name__)
 
 ACTOR = "autoscaler"
-MAX_TOPICS_PER_TICK = 200
+TOPICS_PER_BATCH = 50
+BATCHES_PER_TICK = 20
+TURNED_PER_TICK = 1_000
 MIN_INTERVAL_SECONDS = 0.1
+SLEEP = timedelta(hours=1)
+"""A topic of which nothing changes is looked at so often none the less, in case that something was missed."""
+
+
+@dataclass(slots=True)
+class Judged:
+    """A topic with the decision about it, and the operations that came of it."""
+
+    inputs: Inputs
+    begun: Begun
+    decision: Decision
+    operations: list[OperationView] = field(default_factory=list)
+    refused: list[ScalableError] = field(default_factory=list)
+    flaps: int = 0
+
+    @property
+    def topic(self) -> TopicView:
+        return self.inputs.topic
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether the journal should have it: it acts, or says something else than the last one."""
+        return bool(self.decision.actions) or self.decision.key != self.begun.decision_key
 
 
 def evaluate_due_topics() -> list[int]:
-    """Evaluate the topics whose time has come and give their incarnations; one's failure stops no other.
-
-    The next time is committed before the evaluation, so that a topic on which it fails waits like every other
-    and does not hold up the rest.
-    """
-    evaluated = _schedule_due()
-    for incarnation in evaluated:
-        try:
-            evaluate_topic(incarnation=incarnation)
-        except TopicNotFound:
-            logger.info("Topic %s was deleted before its evaluation", incarnation)
-        except Exception:
-            logger.exception("The evaluation of topic %s failed", incarnation)
+    """Evaluate the topics whose time has come and give their incarnations; one's failure stops no other."""
+    _wake_where_load_turned()
+    evaluated: list[int] = []
+    for _ in range(BATCHES_PER_TICK):
+        batch = _evaluate_batch(evaluations.due(limit=TOPICS_PER_BATCH))
+        evaluated += batch
+        if len(batch) < TOPICS_PER_BATCH:
+            break
     return evaluated
 
 
-def _schedule_due() -> list[int]:
-    """Set the next evaluation of due topics; one that had none yet is first evaluated an interval later."""
-    with transaction.atomic():
-        due = store.lock_due(limit=MAX_TOPICS_PER_TICK)
-        now = database_now()
-        store.schedule({topic.incarnation: now + _interval(topic) for topic in due})
-    return [topic.incarnation for topic in due if topic.scheduled]
+def evaluate_if_due(*, incarnation: int) -> bool:
+    """Evaluate a topic if something changed since the last time, and tell; a locked one is left to the tick.
+
+    Of many changes at once, the first has it evaluated, and those that come meanwhile once more.
+    """
+    return evaluations.due_now(incarnation) and bool(_evaluate_batch([incarnation]))
 
 
-def _interval(topic: DueTopic) -> timedelta:
-    """Give a topic's own interval; a stored policy that cannot be read must not hold up the other topics."""
-    try:
-        policy = resolve(topic=topic.topic_policy, namespace=topic.namespace_policy).policy
-        return timedelta(seconds=max(policy.auto_scale_interval_seconds, MIN_INTERVAL_SECONDS))
-    except (TypeError, ValueError, ArithmeticError):
-        logger.exception("The policy of topic %s cannot be read", topic.incarnation)
-        return timedelta(seconds=AutoScalePolicy().auto_scale_interval_seconds)
-
-
-@transaction.atomic
 def evaluate_topic(*, incarnation: int) -> Decision | None:
     """Decide about a topic now, act, and keep the decision when it says something new.
 
     Nothing is decided about topics of the system itself, whose segments are fixed: the answer is None.
-    The topic's lock makes evaluations of one topic follow one another, and the layout that is judged the one
-    that is acted on. Raises TopicNotFound.
+    Raises TopicNotFound.
     """
-    topic = topics.lock_incarnation(incarnation)
-    if topic.name.tenant == store.SYSTEM_TENANT:
-        return None
-    now_ms = milliseconds(database_now())
-    decision = decide(_snapshot(topic, now_ms), now_ms)
-    operation = _act(topic, decision)
-    if operation is not None or decision.key != store.last_key(incarnation):
-        _keep(topic, decision, operation)
-    return decision
+    judged = _evaluate([incarnation], skip_locked=False)
+    if judged:
+        return judged[0].decision
+    name = topics.find_name(incarnation)
+    if name is None:
+        raise TopicNotFound(topic=f"#{incarnation}")
+    return None
 
 
-def _snapshot(topic: TopicView, now_ms: int) -> Snapshot:
-    policy: AutoScalePolicy = resolve(topic=topic.auto_scale_policy, namespace=topic.namespace_policy).policy
-    loads = loads_for_decision(
-        incarnation=topic.incarnation, rate_window_seconds=policy.rate_window_seconds, now_ms=now_ms
+def _wake_where_load_turned() -> None:
+    watermark_ms = loads.newest_watermark_ms()
+    age_seconds = (
+        float("inf") if watermark_ms is None else (milliseconds(database_now()) - watermark_ms) / 1000
     )
-    return Snapshot(
-        layout=topic.layout,
-        policy=policy,
-        loads=loads.loads,
-        load_known=loads.known,
-        stream_consumers=store.stream_consumers(topic.incarnation),
-        last_split_at_ms=topic.last_split_at_ms,
-        last_merge_at_ms=topic.last_merge_at_ms,
-        operations_in_flight=store.operations_in_flight(topic.incarnation),
-    )
+    evaluations.mark_where_load_turned(age_seconds, limit=TURNED_PER_TICK)
 
 
-def _act(topic: TopicView, decision: Decision) -> OperationView | None:
-    match decision.action:
-        case Split(segment_id):
-            return request_split(name=topic.name, segment_id=segment_id, actor=ACTOR, reason=decision.rule)
+def _evaluate_batch(due: Collection[int]) -> list[int]:
+    try:
+        return [judged.topic.incarnation for judged in _evaluate(due, skip_locked=True)] if due else []
+    except Exception:
+        logger.exception("The evaluation of %s topics failed: they are evaluated one by one", len(due))
+    return [incarnation for incarnation in due if _evaluate_alone(incarnation)]
+
+
+def _evaluate_alone(incarnation: int) -> bool:
+    try:
+        return bool(_evaluate([incarnation], skip_locked=True))
+    except Exception:
+        logger.exception("The evaluation of topic %s failed", incarnation)
+        evaluations.postpone(incarnation)
+        return False
+
+
+@transaction.atomic
+def _evaluate(incarnations: Collection[int], *, skip_locked: bool) -> list[Judged]:
+    """Evaluate topics in one transaction.
+
+    The topics' locks make evaluations of one topic follow one another, and the layout that is judged the one
+    that is acted on; the marks are read before all that the decision is made from.
+    """
+    views = topics.lock_many(incarnations, skip_locked=skip_locked)
+    begun = evaluations.begin([view.incarnation for view in views])
+    now = database_now()
+    now_ms = milliseconds(now)
+    scaled = [view for view in views if view.incarnation in begun]
+    inputs = read_inputs(scaled, now_ms=now_ms, complain=_postpone)
+    judged = [_judge(each, begun[each.topic.incarnation], now_ms) for each in inputs]
+    for each in judged:
+        _act(each)
+    _keep([each for each in judged if each.is_new])
+    evaluations.settle(_settled(each, now) for each in judged)
+    return judged
+
+
+def _postpone(topic: TopicView, error: Exception) -> None:
+    logger.error("Topic %s cannot be evaluated: %s", topic.name, error)
+    evaluations.postpone(topic.incarnation)
+
+
+def _judge(inputs: Inputs, begun: Begun, now_ms: int) -> Judged:
+    return Judged(inputs, begun, decide(inputs.snapshot, now_ms))
+
+
+def _act(judged: Judged) -> None:
+    """Ask for what was decided; an action that is refused stops no other, and is told in the journal."""
+    window_ms = round(settings.SCALABLE_FLAP_WINDOW_SECONDS * 1000)
+    for action, fired in zip(judged.decision.actions, judged.decision.fired_by, strict=True):
+        try:
+            with transaction.atomic():
+                operations = _request(judged.topic, action, fired.rule)
+        except ScalableError as error:
+            logger.warning("Topic %s: %s was refused: %s", judged.topic.name, action, error)
+            judged.refused.append(error)
+        else:
+            judged.operations += operations
+            judged.flaps += undoes(
+                judged.topic.layout, action, now_ms=judged.decision.at_ms, window_ms=window_ms
+            )
+
+
+def _request(topic: TopicView, action: Action, reason: str) -> list[OperationView]:
+    match action:
+        case Split(segment_id, cuts):
+            return [
+                request_split(
+                    name=topic.name,
+                    segment_id=segment_id,
+                    boundaries=cuts or None,
+                    actor=ACTOR,
+                    reason=reason,
+                )
+            ]
         case Merge(segment_ids):
-            return request_merge(name=topic.name, segment_ids=segment_ids, actor=ACTOR, reason=decision.rule)
-        case _:
-            return None
+            return [request_merge(name=topic.name, segment_ids=segment_ids, actor=ACTOR, reason=reason)]
+        case Rebucket(segment_ids, bucket_count):
+            return [
+                request_rebucket(
+                    name=topic.name, segment_id=key, bucket_count=bucket_count, actor=ACTOR, reason=reason
+                )
+                for key in segment_ids
+            ]
 
 
-def _keep(topic: TopicView, decision: Decision, operation: OperationView | None) -> None:
-    store.insert(topic.incarnation, decision, operation_id=operation.operation_id if operation else None)
-    revision = topics.raise_revision(topic.incarnation)
-    announce.publish(announce.TopicChanged(topic.incarnation, str(topic.name), revision))
+def _keep(judged: Collection[Judged]) -> None:
+    """Write decisions into the journal and tell those who watch the topics."""
+    if not judged:
+        return
+    store.insert_many([_entry(each) for each in judged])
+    revisions = topics.raise_revisions([each.topic.incarnation for each in judged])
+    for each in judged:
+        key = each.topic.incarnation
+        announce.publish(announce.TopicChanged(key, str(each.topic.name), revisions[key]))
+
+
+def _entry(judged: Judged) -> store.Entry:
+    return store.Entry(
+        incarnation=judged.topic.incarnation,
+        decision=judged.decision,
+        operation_ids=tuple(operation.operation_id for operation in judged.operations),
+        refused=tuple(error.to_json() for error in judged.refused),
+        flaps=judged.flaps,
+    )
+
+
+def _settled(judged: Judged, now: datetime) -> Settled:
+    decision, policy = judged.decision, judged.inputs.snapshot.policy
+    interval = _interval(policy)
+    held_by = {guard.code for guard in decision.held_by}
+    settled = Settled(
+        topic_id=judged.topic.incarnation,
+        marks=judged.begun.marks,
+        due_at=_next_look(decision, now),
+        not_before=now + interval,
+        decision_key=decision.key,
+        load_known=judged.inputs.snapshot.load_known,
+        stale_after_seconds=judged.inputs.stale_after_seconds,
+        wants_tiles=judged.inputs.wants_tiles,
+        splits_capped=int(GuardCode.MAX_SEGMENTS in held_by),
+        merges_capped=int(GuardCode.MAX_DAG_DEPTH in held_by),
+        flaps=judged.flaps,
+        **_counted(judged.operations),
+    )
+    return replace(settled, due_at=min(settled.due_at, now + interval)) if judged.refused else settled
+
+
+def _counted(operations: Collection[OperationView]) -> dict[str, int]:
+    kinds = [operation.kind.value.lower() for operation in operations]
+    return {f"auto_{kind}s": kinds.count(kind) for kind in set(kinds)}
+
+
+def _interval(policy: AutoScalePolicy) -> timedelta:
+    return timedelta(seconds=max(policy.auto_scale_interval_seconds, MIN_INTERVAL_SECONDS))
+
+
+def _next_look(decision: Decision, now: datetime) -> datetime:
+    """Give the next instant at which a guard lets go by the clock alone; whatever else changes is marked."""
+    instants = (guard.next_eligible_at_ms for guard in decision.held_by)
+    later = [at_ms for at_ms in instants if at_ms is not None and at_ms > decision.at_ms]
+    return min(moment(min(later)), now + SLEEP) if later else now + SLEEP

@@ -19,7 +19,7 @@ from scalable.domain.subscriptions import SubscriptionType
 from scalable.services.positions import Start
 from scalable.services.settling import settle_locked
 from scalable.services.subscriptions import create_subscription
-from scalable.store import leases, nodes, topics
+from scalable.store import evaluations, leases, nodes, topics
 from scalable.store import subscriptions as store
 from scalable.store.leases import ControllerLeaseView
 from scalable.store.subscriptions import SubscriptionView
@@ -156,7 +156,7 @@ def register_consumer(*, leader: Leader, subscription_id: int, consumer: str) ->
         locked = store.lock(subscription_id)
         if store.add_consumer(subscription_id, consumer):
             settle_locked(locked)
-            announce.publish(announce.ConsumersChanged(locked.incarnation))
+            _have_evaluated(locked.incarnation)
 
 
 def remove_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> None:
@@ -169,7 +169,13 @@ def remove_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> N
         locked = store.lock(subscription_id)
         if store.remove_consumer(subscription_id, consumer):
             settle_locked(locked)
-            announce.publish(announce.ConsumersChanged(locked.incarnation))
+            _have_evaluated(locked.incarnation)
+
+
+def _have_evaluated(incarnation: int) -> None:
+    """Have the consumer rule look at a topic at once: by a nudge, and by the next tick where that is lost."""
+    evaluations.mark(incarnation)
+    announce.publish(announce.ConsumersChanged(incarnation))
 
 
 def require(leader: Leader) -> None:

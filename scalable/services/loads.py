@@ -12,8 +12,8 @@ from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, Topic
 from scalable.domain.load import LoadRecord, SegmentRates, is_material
 from scalable.domain.names import TopicName
 from scalable.domain.policy import resolve
+from scalable.store import evaluations, topics
 from scalable.store import loads as store
-from scalable.store import topics
 from scalable.store.clock import database_now, milliseconds, moment
 from scalable.store.loads import SegmentRef, Tile, TopicPolicies
 from scalable.wire.loads import MAX_TIME_MS, ReportedLoad, ReportedTile, parse_loads, parse_tiles
@@ -103,6 +103,7 @@ def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
     for incarnation in sorted({tile.incarnation for tile in known}):
         oldest = database_now() - TILE_RETENTION
         store.delete_tiles(incarnation, before=oldest, limit=_DELETED_TILES_PER_REPORT)
+    evaluations.mark_tiles({tile.incarnation for tile in known})
     return ReportOutcome(written=len(known), unchanged=0, unknown=len(latest) - len(known))
 
 
@@ -179,6 +180,7 @@ def _write_changes(rates: Mapping[SegmentRef, SegmentRates]) -> int:
     active = store.active_segments(locked)
     changed = _material({ref: rates[ref] for ref in changed if ref in active})
     store.write_loads(changed, modified_at=database_now())
+    evaluations.mark_loads({incarnation for incarnation, _ in changed})
     _announce({incarnation for incarnation, _ in changed})
     return len(changed)
 

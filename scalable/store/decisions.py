@@ -1,22 +1,31 @@
-"""Rows of the autoscaler: which topics are due, what a decision is made from, and the journal."""
+"""Rows of the autoscaler: what decisions are made from, and the journal."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Count, F, Q
+from django.db import connection
+from django.db.models import Count
 
 from scalable.domain.autoscale import Decision
 from scalable.domain.names import TopicName
 from scalable.models import Decision as DecisionRow
 from scalable.models import Operation, Subscription
-from scalable.models import Topic as TopicRow
-from scalable.store.clock import ClockTimestamp, milliseconds, moment
+from scalable.store.clock import milliseconds, moment
 
 SYSTEM_TENANT = "system"
 KEPT_DECISIONS = 1_000
 """So many decisions of a topic are kept; older ones go, action or not."""
+
+_TRIM = """
+DELETE FROM scalable_decision AS old
+ USING unnest(%s::bigint[]) AS written(topic_id)
+ WHERE old.topic_id = written.topic_id
+   AND (old.at, old.id) <= (
+        SELECT at, id FROM scalable_decision AS kept
+         WHERE kept.topic_id = written.topic_id ORDER BY at DESC, id DESC OFFSET %s LIMIT 1
+   )
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,48 +52,44 @@ class DecisionView:
 
 
 @dataclass(frozen=True, slots=True)
-class DueTopic:
-    """A topic whose evaluation may be due, with the policy overrides that give its interval."""
+class Consumers:
+    """Registered consumers by subscription: of all that are assigned segments, of those that share keys."""
+
+    assigned: dict[str, int] = field(default_factory=dict)
+    sharing: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A decision for the journal, with the operations that came of it and what was refused."""
 
     incarnation: int
-    scheduled: bool
-    topic_policy: dict[str, Any] | None
-    namespace_policy: dict[str, Any] | None
+    decision: Decision
+    operation_ids: tuple[str, ...] = ()
+    refused: tuple[Mapping[str, Any], ...] = ()
+    flaps: int = 0
 
 
-def lock_due(*, limit: int) -> list[DueTopic]:
-    """Lock topics whose next evaluation has come, or that have none yet; locked ones are passed over."""
-    due = Q(next_evaluation_at=None) | Q(next_evaluation_at__lte=ClockTimestamp())
-    rows = (
-        TopicRow.objects.filter(due)
-        .exclude(namespace__tenant=SYSTEM_TENANT)
-        .select_related("namespace")
-        .select_for_update(no_key=True, skip_locked=True, of=("self",))
-        .order_by(F("next_evaluation_at").asc(nulls_first=True))
-    )
-    return [
-        DueTopic(
-            row.pk, row.next_evaluation_at is not None, row.auto_scale_policy, row.namespace.auto_scale_policy
-        )
-        for row in rows[:limit]
-    ]
+def consumers(incarnations: Collection[int]) -> dict[int, Consumers]:
+    """Count the registered consumers of STREAM and CHECKPOINT subscriptions, those in grace too, by topic.
+
+    Those of a QUEUE subscription share segments: they count by their traffic only (PIP-483).
+    """
+    rows = Subscription.objects.filter(topic_id__in=incarnations).exclude(type="QUEUE")
+    found: dict[int, Consumers] = {}
+    counted = rows.annotate(count=Count("consumers"))
+    for topic_id, name, shares, count in counted.values_list("topic_id", "name", "key_shared", "count"):
+        of_topic = found.setdefault(topic_id, Consumers())
+        of_topic.assigned[name] = count
+        if shares:
+            of_topic.sharing[name] = count
+    return found
 
 
-def schedule(next_evaluations: Mapping[int, datetime]) -> None:
-    """Set when locked topics are evaluated next."""
-    rows = [TopicRow(pk=key, next_evaluation_at=at) for key, at in next_evaluations.items()]
-    TopicRow.objects.bulk_update(rows, ["next_evaluation_at"])
-
-
-def stream_consumers(incarnation: int) -> dict[str, int]:
-    """Count the registered consumers of each STREAM subscription, those in their grace period too."""
-    rows = Subscription.objects.filter(topic_id=incarnation, type="STREAM")
-    return dict(rows.annotate(count=Count("consumers")).values_list("name", "count"))
-
-
-def operations_in_flight(incarnation: int) -> int:
-    """Count a topic's unfinished operations."""
-    return Operation.objects.filter(topic_id=incarnation, outcome=None).count()
+def operations_in_flight(incarnations: Collection[int]) -> dict[int, int]:
+    """Count the unfinished operations of the topics that have any."""
+    rows = Operation.objects.filter(topic_id__in=incarnations, outcome=None)
+    return dict(rows.values_list("topic_id").annotate(count=Count("pk")))
 
 
 def newest(name: TopicName, *, limit: int) -> list[DecisionView]:
@@ -101,30 +106,29 @@ def last_of(incarnations: Collection[int]) -> dict[int, DecisionView]:
     return {row.topic_id: _view(row) for row in rows.distinct("topic_id")}
 
 
-def last_key(incarnation: int) -> str | None:
-    """Give what the newest decision of a topic amounts to, for comparison with the next one."""
-    row = DecisionRow.objects.filter(topic_id=incarnation).order_by("-at", "-pk").first()
-    return None if row is None else row.explanation.get("key")
+def insert_many(entries: Sequence[Entry]) -> None:
+    """Add decisions to the journal and drop what has become too old; the caller holds the topics' locks."""
+    DecisionRow.objects.bulk_create([_row(entry) for entry in entries])
+    with connection.cursor() as cursor:
+        cursor.execute(_TRIM, [[entry.incarnation for entry in entries], KEPT_DECISIONS])
 
 
-def insert(incarnation: int, decision: Decision, *, operation_id: str | None) -> None:
-    """Add a decision to the journal and drop what has become too old; the caller holds the topic's lock."""
-    DecisionRow.objects.create(
-        topic_id=incarnation,
+def _row(entry: Entry) -> DecisionRow:
+    decision = entry.decision
+    more = {
+        "operationIds": list(entry.operation_ids),
+        "refused": [dict(each) for each in entry.refused],
+        "flaps": entry.flaps,
+    }
+    return DecisionRow(
+        topic_id=entry.incarnation,
         at=moment(decision.at_ms),
         action=decision.kind,
         rule=decision.rule,
         segment_ids=list(decision.segment_ids),
-        explanation=decision.explanation,
-        operation_id=operation_id,
+        explanation={**decision.explanation, **more},
+        operation_id=entry.operation_ids[0] if entry.operation_ids else None,
     )
-    old: Sequence[int] = list(
-        DecisionRow.objects.filter(topic_id=incarnation)
-        .order_by("-at", "-pk")
-        .values_list("pk", flat=True)[KEPT_DECISIONS : KEPT_DECISIONS + 100]
-    )
-    if old:
-        DecisionRow.objects.filter(pk__in=old).delete()
 
 
 def _view(row: DecisionRow) -> DecisionView:

@@ -6,6 +6,7 @@ from typing import Any
 from scalable.domain.errors import NamespaceNotFound
 from scalable.domain.names import TopicName
 from scalable.models import Namespace, Topic
+from scalable.store import evaluations
 from scalable.store.clock import ClockTimestamp, milliseconds
 
 
@@ -48,8 +49,9 @@ def settings_of(tenant: str, name: str) -> NamespaceSettingsView:
 
 
 def write_auto_scale_policy(namespace_id: int, override: dict[str, Any] | None) -> None:
-    """Replace the policy of a namespace; the caller holds its lock."""
+    """Replace the policy of a namespace, and have its topics evaluated; the caller holds its lock."""
     Namespace.objects.filter(pk=namespace_id).update(auto_scale_policy=override)
+    evaluations.mark_namespace(namespace_id)
 
 
 def insert(tenant: str, name: str) -> NamespaceView:

@@ -19,6 +19,7 @@ from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind, Outcome, Phase
 from scalable.models import Operation as OperationRow
 from scalable.models import OperationClaim
+from scalable.store import evaluations
 from scalable.store.clock import (
     ClockTimestamp,
     database_now,
@@ -212,13 +213,13 @@ def succeed(lease: OperationLease, operation: OperationView) -> None:
         timings=dict(operation.timings),
         **_ending(Outcome.SUCCEEDED, None),
     )
-    OperationClaim.objects.filter(operation_id=lease.operation_id).delete()
+    _give_up_claims(lease.operation_id)
 
 
 def fail(lease: OperationLease, error: Mapping[str, Any]) -> None:
     """Record that a driven operation failed, and give up its claims; raises LeaseLost."""
     _write(lease, **_ending(Outcome.FAILED, error))
-    OperationClaim.objects.filter(operation_id=lease.operation_id).delete()
+    _give_up_claims(lease.operation_id)
 
 
 def abort(operation_id: str) -> None:
@@ -226,7 +227,13 @@ def abort(operation_id: str) -> None:
     row = OperationRow.objects.filter(pk=operation_id)
     token = row.values_list("lease_token", flat=True).get()
     row.update(lease_token=token + 1, **_ending(Outcome.ABORTED, None))
+    _give_up_claims(operation_id)
+
+
+def _give_up_claims(operation_id: str) -> None:
+    """Free an ended operation's segments; what the autoscaler held back for it, it looks at again."""
     OperationClaim.objects.filter(operation_id=operation_id).delete()
+    evaluations.mark_of_operation(operation_id)
 
 
 def postpone(lease: OperationLease, *, error: Mapping[str, Any], seconds: float) -> None:

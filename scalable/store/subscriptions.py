@@ -19,6 +19,7 @@ from scalable.domain.segment import Segment as SegmentValue
 from scalable.domain.segment import SegmentState
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.models import Assignment, ConsumerRegistration, Segment, Subscription, Topic
+from scalable.store import evaluations
 from scalable.store.clock import ClockTimestamp, milliseconds, moment, optional_milliseconds
 from scalable.store.topics import segment_value
 
@@ -192,8 +193,10 @@ def delete(subscription_id: int) -> None:
     Its own lock comes first: whoever holds it may be about to add an assignment or a consumer.
     """
     rows = Subscription.objects.filter(pk=subscription_id)
-    rows.select_for_update().first()
+    row = rows.select_for_update().first()
     rows.delete()
+    if row is not None:
+        evaluations.mark(row.topic_id)  # its consumers count no more
 
 
 def raise_generation(subscription_id: int) -> None:

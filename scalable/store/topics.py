@@ -24,6 +24,7 @@ from scalable.domain.segment import NOT_SEALED_MS
 from scalable.models import ControllerLease, Namespace, Subscription
 from scalable.models import Segment as SegmentRow
 from scalable.models import Topic as TopicRow
+from scalable.store import evaluations
 from scalable.store.clock import milliseconds, moment, optional_milliseconds
 from scalable.store.retention import write_history
 
@@ -86,6 +87,16 @@ def lock(name: TopicName) -> TopicView:
 def lock_incarnation(incarnation: int) -> TopicView:
     """Lock a topic's row by its incarnation and read it; raises TopicNotFound."""
     return _lock(TopicRow.objects.filter(pk=incarnation), f"#{incarnation}")
+
+
+def lock_many(incarnations: Collection[int], *, skip_locked: bool) -> list[TopicView]:
+    """Lock those of the topics that exist, in the order of their incarnations, and read them."""
+    rows = TopicRow.objects.filter(pk__in=incarnations).select_related("namespace").order_by("pk")
+    locked = list(rows.select_for_update(no_key=True, of=("self",), skip_locked=skip_locked))
+    segments: dict[int, list[SegmentRow]] = {row.pk: [] for row in locked}
+    for segment in SegmentRow.objects.filter(topic_id__in=segments):
+        segments[segment.topic_id].append(segment)
+    return [_view(row, segments[row.pk]) for row in locked]
 
 
 def hold(incarnation: int) -> None:
@@ -214,6 +225,7 @@ def write_layout(
         "active_segments": len(layout.active),
         "sealed_segments": len(layout.segments) - len(layout.active),
     }
+    evaluations.mark(topic.incarnation)
     return raise_revision(topic.incarnation, **counters, **columns)
 
 
@@ -237,6 +249,16 @@ def raise_revision(incarnation: int, **columns: Any) -> int:
     return row[0]
 
 
+def raise_revisions(incarnations: Collection[int]) -> dict[int, int]:
+    """Raise the revisions of topics whose locks the caller holds, and give them."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE scalable_topic SET revision = revision + 1 WHERE id = ANY(%s) RETURNING id, revision",
+            [list(incarnations)],
+        )
+        return dict(cursor.fetchall())
+
+
 def write_properties(incarnation: int, properties: Mapping[str, str]) -> int:
     """Replace the topic's properties, and give the new revision."""
     TopicRow.objects.filter(pk=incarnation).update(properties=dict(properties))
@@ -244,8 +266,9 @@ def write_properties(incarnation: int, properties: Mapping[str, str]) -> int:
 
 
 def write_auto_scale_policy(incarnation: int, override: dict[str, Any] | None) -> None:
-    """Replace the topic's policy override; its next evaluation is scheduled anew, by the new interval."""
-    TopicRow.objects.filter(pk=incarnation).update(auto_scale_policy=override, next_evaluation_at=None)
+    """Replace the topic's policy override, and have it evaluated by that."""
+    TopicRow.objects.filter(pk=incarnation).update(auto_scale_policy=override)
+    evaluations.mark(incarnation)
 
 
 def delete(incarnation: int) -> None:

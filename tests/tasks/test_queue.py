@@ -15,6 +15,7 @@ from scalable.domain.operations import OperationKind, Outcome
 from scalable.models import Namespace
 from scalable.services import namespaces, scaling, topics
 from scalable.services.topics import TopicView
+from scalable.store import evaluations
 from scalable.store.operations import read
 from tasks import jobs
 from tasks.app import app
@@ -75,6 +76,7 @@ def test_a_changed_group_of_consumers_is_evaluated_by_a_worker(
     celery_worker_process: ManagedProcess,
 ) -> None:
     topic = make_topic("joined")
+    evaluations.mark(topic.incarnation)
     announce.publish(ConsumersChanged(topic.incarnation))
     until(partial(_decided, topic), what="a decision")
 

@@ -1,0 +1,36 @@
+"""Flaps: a split that a merge undoes within a while, or the reverse; a sign of thresholds too close."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from scalable.domain.decision import Action, Merge, Split
+from scalable.domain.layout import Layout
+from scalable.domain.segment import Segment
+
+
+def undoes(layout: Layout, action: Action, *, now_ms: int, window_ms: int) -> bool:
+    """Tell whether an action takes back what was done within the window before it.
+
+    A merge does when it joins children of the same young split; a split, when it parts a young merge's child.
+    A rebucket neither undoes nor is undone.
+    """
+    match action:
+        case Merge(segment_ids):
+            parts = [layout.segments[key] for key in segment_ids]
+            return any(
+                _siblings(one, other) and _young(one, now_ms, window_ms) for one, other in pairwise(parts)
+            )
+        case Split(segment_id):
+            segment = layout.segments[segment_id]
+            return len(segment.parent_ids) > 1 and _young(segment, now_ms, window_ms)
+        case _:
+            return False
+
+
+def _siblings(one: Segment, other: Segment) -> bool:
+    return len(one.parent_ids) == 1 and one.parent_ids == other.parent_ids
+
+
+def _young(segment: Segment, now_ms: int, window_ms: int) -> bool:
+    return now_ms - segment.created_at_ms < window_ms
