@@ -112,7 +112,8 @@ class Watch:
         if not self._fired:
             self._event.clear()
             try:
-                await asyncio.wait_for(self._event.wait(), timeout_seconds)
+                async with asyncio.timeout(timeout_seconds):  # `wait_for` may swallow a cancellation
+                    await self._event.wait()
             except TimeoutError:
                 return frozenset()
         fired, self._fired = frozenset(self._fired), set()

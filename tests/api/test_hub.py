@@ -39,6 +39,27 @@ async def test_a_thread_wakes_the_loop() -> None:
         thread.join()
 
 
+async def test_who_is_woken_and_cancelled_at_once_is_cancelled() -> None:
+    """A socket ends by cancelling its tasks, often for what wakes them: one that went on would keep it."""
+    hub = Hub()
+    with hub.watch("a") as watch:
+        waiting = asyncio.create_task(watch.wait(60.0))
+        await asyncio.sleep(0)
+        for turns in range(4):
+            hub.fire("a")
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if waiting.done():
+                break
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            watch.forget()
+            waiting = asyncio.create_task(watch.wait(60.0))
+            await asyncio.sleep(0)
+        waiting.cancel()
+
+
 async def test_keys_come_and_go() -> None:
     hub = Hub()
     with hub.watch() as watch:
