@@ -1,18 +1,23 @@
 """The audit as REST reads and writes it."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from scalable.api.serializers import Body, Identifier, PageSize, Query, TimeMs
 from scalable.store.audit import AuditFilter, AuditView
+
+Sought = Annotated[str, Meta(max_length=1024, pattern=r"^[^\x00]*$")]
+"""What a column is compared with: as long as the longest, and without the character that none can hold."""
 
 
 class AuditQuery(Query):
     """Which events are wanted, and how many."""
 
-    actor: str = ""
-    action: str = ""
-    target: str = ""
-    outcome: str = ""
+    actor: Sought = ""
+    action: Sought = ""
+    target: Sought = ""
+    outcome: Sought = ""
     from_ms: TimeMs | None = None
     to_ms: TimeMs | None = None
     below_id: Identifier | None = None
