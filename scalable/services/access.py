@@ -7,7 +7,7 @@ import jwt
 from django.conf import settings
 
 from scalable.domain.access import GRANTABLE, Right, Scope, Subject, allowed
-from scalable.domain.errors import Forbidden, Unauthenticated
+from scalable.domain.errors import Forbidden, InvalidName, Unauthenticated
 from scalable.domain.names import validate_part
 from scalable.services.rules import rules
 from scalable.store.access import Rules
@@ -46,12 +46,22 @@ def read_token(*, token: str) -> Subject:
         raise Unauthenticated(problem="the token was signed by somebody else") from error
     except jwt.InvalidTokenError as error:
         raise Unauthenticated(problem=f"the token cannot be read ({error})") from error
+    return _subject_of_claims(claims)
+
+
+def _subject_of_claims(claims: dict[str, Any]) -> Subject:
+    """The subject of claims whose signature holds: others sign, too, and may write whatever they like."""
     expiry = claims.get("exp")
-    return subject_of_role(
-        claims["sub"],
-        token_id=str(claims.get("jti", "")),
-        expires_at_seconds=None if expiry is None else float(expiry),
-    )
+    try:
+        return subject_of_role(
+            validate_part(claims["sub"], "role"),
+            token_id=str(claims.get("jti", "")),
+            expires_at_seconds=None if expiry is None else float(expiry),
+        )
+    except InvalidName as error:
+        raise Unauthenticated(problem="its 'sub' is no name of a role") from error
+    except OverflowError as error:
+        raise Unauthenticated(problem="its 'exp' is no time") from error
 
 
 def check_revoked(*, subject: Subject, known: Rules | None = None) -> None:

@@ -62,6 +62,12 @@ def _unsigned() -> str:
     return f"{parts[0]}.{parts[1]}."
 
 
+def _signed(claims: dict[str, object]) -> str:
+    """A token with claims that a library would not write; `jwt.encode` checks some of them."""
+    payload = json.dumps(claims).encode()
+    return jwt.api_jws.encode(payload, settings.SCALABLE_TOKEN_SECRET, "HS256")
+
+
 @pytest.mark.parametrize(
     "token",
     [
@@ -75,6 +81,20 @@ def _unsigned() -> str:
             lambda: jwt.encode({"sub": 7}, settings.SCALABLE_TOKEN_SECRET, "HS256"), id="odd-subject"
         ),
         pytest.param(lambda: mint_token(role="admin", ttl_seconds=-1), id="expired"),
+        *(
+            pytest.param(lambda sub=sub: _signed({"sub": sub}), id=f"subject-{name}")
+            for name, sub in {
+                "empty": "",
+                "line-break": "a\nb",
+                "nul": "a\0",
+                "surrogate": "a\ud800",
+                "long": "a" * 256,
+            }.items()
+        ),
+        *(
+            pytest.param(lambda exp=exp: _signed({"sub": "admin", "exp": exp}), id=f"expiry-{name}")
+            for name, exp in {"huge": 10**400, "infinite": float("inf"), "text": "never", "list": []}.items()
+        ),
     ],
 )
 def test_other_tokens_are_refused(token: object) -> None:
