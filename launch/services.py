@@ -18,12 +18,12 @@ def server_argv(application: str, *, port: int, tls: Tls | None = None) -> tuple
     """Give the command line of the ASGI server for an application.
 
     Frames are not compressed: a compressor for each socket costs more memory and processor than small frames
-    are worth.
+    are worth. Which address a caller has is what the application says (`scalable/asgi.py`).
     """
     return (
         *(sys.executable, "-m", "uvicorn", application, "--host", HOST, "--port", str(port)),
         *("--lifespan", "on", "--timeout-graceful-shutdown", "3", "--log-level", "info"),
-        *("--no-access-log", "--ws-per-message-deflate", "false"),
+        *("--no-access-log", "--no-proxy-headers", "--ws-per-message-deflate", "false"),
         *(tls.server_options if tls else ()),
     )
 

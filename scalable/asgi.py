@@ -12,6 +12,8 @@ from django.core.asgi import get_asgi_application
 django_application = get_asgi_application()
 
 from channels.routing import URLRouter  # noqa: E402
+from django.conf import settings  # noqa: E402
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
 from scalable.api.limits import LimitedBodies  # noqa: E402
 from scalable.api.node import node  # noqa: E402
@@ -21,6 +23,9 @@ from scalable.api.sockets.routing import websocket_urlpatterns  # noqa: E402
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+PROXY_ADDRESSES = "127.0.0.1", "::1"
+"""Where the proxy is: nodes listen on this machine alone."""
 
 http_application = Observed(LimitedBodies(django_application))
 socket_application = URLRouter(websocket_urlpatterns)
@@ -35,6 +40,11 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await observed_socket_application(scope, receive, send)
     else:
         await http_application(scope, receive, send)
+
+
+if settings.SECURE_PROXY_SSL_HEADER:
+    # Else `X-Forwarded-For` is what any caller of this machine says, who could be another address each time.
+    application = ProxyHeadersMiddleware(application, PROXY_ADDRESSES)  # type: ignore[assignment,arg-type]
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+import unicodedata
 from collections.abc import Callable
 
 import redis
@@ -14,6 +15,8 @@ from redis.retry import Retry
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 0.5
+LONGEST_NAME = 255
+"""More than any user has: longer ones count as one."""
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 
@@ -37,7 +40,7 @@ class LimitedLogins:
         if request.method != "POST" or request.path != resolve_url(settings.LOGIN_URL):
             return self._get_response(request)
         address = str(request.META.get("REMOTE_ADDR", ""))
-        by_name = _key("name", request.POST.get("username", ""), address)
+        by_name = _key("name", _as_compared(request.POST.get("username", "")), address)
         wait_seconds = max(
             self._count(by_name, settings.SCALABLE_LOGIN_ATTEMPTS),
             self._count(_key("address", address), settings.SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS),
@@ -67,6 +70,11 @@ class LimitedLogins:
             self._counters.delete(key)
         except (redis.RedisError, OSError) as error:
             logger.warning("Attempts to log in stay counted: %s", error)
+
+
+def _as_compared(name: str) -> str:
+    """A name as the login's form compares it: other spellings of it are no other names."""
+    return unicodedata.normalize("NFKC", name.strip()[:LONGEST_NAME])
 
 
 def _key(kind: str, *parts: str) -> str:

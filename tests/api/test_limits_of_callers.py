@@ -14,7 +14,7 @@ from django.core.checks import registry
 from django.test import Client
 from pytest_django.fixtures import Settings
 
-from launch.sandbox import LiveNode
+from launch.sandbox import LiveNode, ProcessFactory
 from scalable.api import deployment
 from scalable.api.pages import OPEN, RIGHTS
 from scalable.api.rates import CALLERS_MAX, Rates, rates
@@ -78,6 +78,22 @@ def test_guessing_tokens_is_limited_too(db: None, seldom: None) -> None:
     assert Rest(token="guess again").refused("GET", NAMESPACE) == (429, "too_many_requests")
 
 
+@pytest.mark.parametrize(("behind", "statuses"), [("false", [401, 429, 429]), ("true", [401, 401, 429])])
+def test_an_address_is_what_the_connection_says_unless_a_proxy_stands_before(
+    processes: ProcessFactory, behind: str, statuses: list[int]
+) -> None:
+    node = processes.node(SCALABLE_REQUESTS_PER_SECOND="0.001", SCALABLE_BEHIND_PROXY=behind)
+    answers = [
+        httpx.get(
+            f"{node.url}{NAMESPACE}",
+            headers={"Authorization": "Bearer guess", "X-Forwarded-For": address},
+            trust_env=False,
+        )
+        for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3, 10.0.0.2")
+    ]
+    assert [answer.status_code for answer in answers] == statuses
+
+
 # Logins.
 
 
@@ -97,6 +113,13 @@ def test_logins_are_throttled_by_name_and_address(ada: User) -> None:
     assert [log_in("ada", "wrong") for _ in range(4)] == [200, 200, 200, 429]
     assert log_in("ada", PASSWORD) == 429  # the right one comes too late, and nothing is learned
     assert log_in("ada", PASSWORD, "10.0.0.2") == 302
+
+
+@pytest.mark.parametrize("spelling", ["ada ", "\tada", "\uff41da", "ad\u1d43", "ada\u3000"])
+def test_another_spelling_of_a_name_is_no_other_name(ada: User, spelling: str) -> None:
+    assert [log_in("ada", "wrong") for _ in range(3)] == [200] * 3
+    assert log_in(spelling, PASSWORD) == 429
+    assert log_in(spelling, PASSWORD, "10.0.0.2") == 302  # to the form it is that name
 
 
 def test_a_login_that_succeeds_takes_its_failures_back(ada: User) -> None:
