@@ -176,6 +176,23 @@ async def test_detaching_and_a_goodbye_give_back_at_once(live_node: LiveNode, to
             assert sorted(offsets(await b.take(2))) == [1, 2]
 
 
+async def test_a_goodbye_comes_after_what_was_said_before_it(live_node: LiveNode, topic: TopicView) -> None:
+    await publish(topic, some(330))
+    async with queue_peer(live_node, "a") as a:
+        await a.attach(permits=330, ack_timeout_ms=FOREVER_MS)
+        taken = await a.take(330)
+        for place, each in enumerate(taken[:300]):
+            await a.give_back(each, delay_ms=FOREVER_MS + place)  # each of them a statement of its own
+        await a.give_back(*taken[300:], counted=False)
+        await a.peer.send(Close())
+        assert await a.peer.close_code() == 1000
+    async with queue_peer(live_node, "b") as b:
+        await b.attach(ack_timeout_ms=FOREVER_MS)
+        again = await b.take(30)
+        assert [(each.offset, each.deliveries) for each in sorted(again)] == [(n, 1) for n in range(300, 330)]
+        await b.nothing_comes()
+
+
 async def test_an_append_and_a_return_wake_the_consumers_of_every_node(processes: ProcessFactory) -> None:
     quiet = {"SCALABLE_WATCH_RESYNC_SECONDS": "600"}
     near, far = processes.node(**quiet), processes.node(**quiet)

@@ -75,6 +75,8 @@ class QueueSocket(FollowingSocket):
         self._done: set[int] = set()
         self._outcomes: dict[int, Outcomes] = {}
         self._outcomes_waiting = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._writer: asyncio.Task[None] | None = None
         self._waiting_ranges = 0
         self._session = uuid.uuid4().hex
         self._attachments = 0
@@ -103,7 +105,7 @@ class QueueSocket(FollowingSocket):
         )
         self.follow(self.subscription.incarnation)
         self.spawn(self._watch_subscription())
-        self.spawn(self._write_outcomes())
+        self._writer = self.keep(self._write_outcomes())
         self.push(
             Welcome(
                 protocol=PROTOCOL_VERSION,
@@ -141,7 +143,9 @@ class QueueSocket(FollowingSocket):
 
     async def closed(self) -> None:
         """Give back at once what this consumer still holds; if that fails, the claims run out."""
-        await self._write_waiting()
+        await self._write_waiting()  # also what is being written: else it would be given back otherwise
+        if self._writer is not None:
+            self._writer.cancel()
         readers = [*self._readers.values(), *self._leaving]
         returns = [reader.give_back(count_delivery=not self._node_ends) for reader in readers]
         await asyncio.gather(*returns, return_exceptions=True)
@@ -260,10 +264,11 @@ class QueueSocket(FollowingSocket):
             await self._write_waiting()
 
     async def _write_waiting(self) -> None:
-        self._outcomes_waiting.clear()
-        outcomes, self._outcomes = self._outcomes, {}
-        self._waiting_ranges = 0
-        await asyncio.gather(*(self._write(segment_id, each) for segment_id, each in outcomes.items()))
+        async with self._writing:
+            self._outcomes_waiting.clear()
+            outcomes, self._outcomes = self._outcomes, {}
+            self._waiting_ranges = 0
+            await asyncio.gather(*(self._write(segment_id, each) for segment_id, each in outcomes.items()))
 
     async def _write(self, segment_id: int, outcomes: Outcomes) -> None:
         for incarnation, ranges in outcomes.acknowledged.items():
