@@ -4,7 +4,7 @@ from scalable.client.admin import Admin, BatchPage
 from scalable.client.async_admin import AsyncAdmin
 from scalable.client.batches import BatchLimits, MessageId
 from scalable.client.checkpoint_consumer import CheckpointConsumer
-from scalable.client.connection import ConnectionLost, Endpoint
+from scalable.client.connection import ConnectionLost, Endpoint, FrameOverLimit
 from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Message
 from scalable.client.key_shared_consumer import KeySharedConsumer
@@ -39,6 +39,7 @@ __all__ = [
     "CheckpointConsumer",
     "ConnectionLost",
     "Endpoint",
+    "FrameOverLimit",
     "KeySharedConsumer",
     "Message",
     "MessageId",

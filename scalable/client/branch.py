@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from scalable.client.connection import Backoff, logger
+from scalable.client.connection import Backoff, least_pause_seconds, logger
 from scalable.client.receiver import Receiver
 from scalable.domain.errors import SessionSuperseded
 from scalable.domain.names import TopicName
@@ -77,7 +77,8 @@ class Branch(Generic[ConsumerKind]):
             except Exception as error:
                 self.trouble = error
                 self.tried.set()
-                wait_seconds = max(RETRY_SECONDS_MIN, self._backoff.next_seconds())
+                least_seconds = max(RETRY_SECONDS_MIN, least_pause_seconds(error))
+                wait_seconds = max(least_seconds, self._backoff.next_seconds())
                 logger.warning("%s: %s; again in %.1f s", self.topic, error, wait_seconds)
                 await asyncio.sleep(wait_seconds)
 

@@ -22,7 +22,6 @@ from scalable.domain.errors import (
     Internal,
     NoLeader,
     NotLeader,
-    PermitsExceeded,
     ReaderTooSlow,
     ScalableError,
     SegmentStoreMissing,
@@ -58,8 +57,10 @@ logger = logging.getLogger("scalable.client")
 OPEN_TIMEOUT_SECONDS = 10.0
 CLOSE_TIMEOUT_SECONDS = 2.0
 KEEP_ALIVE_SECONDS = 20.0
+LONGEST_PAUSE_SECONDS = 60.0
 MAX_RECEIVED_BYTES = 64 * 1024 * 1024
 CLOSE_TOPIC_DELETED = 4410
+CLOSE_TOO_BIG = 1009
 
 _QUEUE_KIND = bytes([QUEUE_DELIVERY])
 _server_frames = decoder(ServerFrame)
@@ -73,6 +74,13 @@ class ConnectionLost(ConnectionError):
         self.close_code = code
 
 
+class FrameOverLimit(Exception):
+    """A socket ended over a frame above the server's limit; sent again, it would end the next one, too."""
+
+    def __init__(self) -> None:
+        super().__init__(f"a frame was above the server's limit (close code {CLOSE_TOO_BIG})")
+
+
 RETRIABLE_ERRORS = (
     OSError,
     TimeoutError,
@@ -80,7 +88,6 @@ RETRIABLE_ERRORS = (
     Internal,
     NoLeader,
     NotLeader,
-    PermitsExceeded,
     ReaderTooSlow,
     SegmentStoreMissing,
     TermSuperseded,
@@ -159,6 +166,8 @@ class Connection:
             return ConnectionLost(1006, "the other side vanished")
         if received.code == CLOSE_TOPIC_DELETED:
             return TopicDeleted(topic=str(self._about))
+        if received.code == CLOSE_TOO_BIG:
+            return FrameOverLimit()
         if self._last_error is not None and received.reason == self._last_error.code:
             return self._last_error
         return ConnectionLost(received.code, received.reason)
@@ -265,6 +274,13 @@ class Backoff:
         return float(span * random.uniform(0.5, 1.0))
 
 
+def least_pause_seconds(error: Exception) -> float:
+    """Give what the server asks to wait before the next attempt, at most a minute; 0 when it asks nothing."""
+    if not isinstance(error, TooManyRequests):
+        return 0.0
+    return min(max(0.0, error.retry_after_seconds), LONGEST_PAUSE_SECONDS)
+
+
 async def keep_running(session: Callable[[], Awaitable[None]], *, backoff: Backoff, what: str) -> None:
     """Run a session again whenever it ends by something that a new connection may mend, else raise.
 
@@ -277,7 +293,7 @@ async def keep_running(session: Callable[[], Awaitable[None]], *, backoff: Backo
             return
         except RETRIABLE_ERRORS as error:
             backoff.last_error = error
-            wait_seconds = backoff.next_seconds()
+            wait_seconds = least_pause_seconds(error) + backoff.next_seconds()
             logger.info("%s: %s; again in %.2f s", what, error, wait_seconds)
             await asyncio.sleep(wait_seconds)
 

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from scalable.client.admin import Admin
-from scalable.client.connection import Backoff, Urls, logger
+from scalable.client.connection import Backoff, Urls, least_pause_seconds, logger
 from scalable.client.producer import Producer
 from scalable.client.queue_inbox import QueueMessage
 from scalable.domain.errors import BatchInvalid, MessageTooLarge, TopicExists, TopicNotFound
@@ -40,19 +40,29 @@ class DeadLetters:
         self._source, self._subscription = source, subscription
         self._producer: Producer | None = None
         self._connecting = asyncio.Lock()
+        self._ending = False
 
     async def bury(self, message: QueueMessage) -> None:
-        """Store a message; tries again, with growing waits, until it is durable."""
+        """Store a message; tries again, with growing waits, until it is durable.
+
+        Once `end` was called a failed attempt is the last one, and raises what made it fail.
+        """
         backoff = Backoff(limit_seconds=LONGEST_WAIT_SECONDS)
         while True:
             try:
                 await self._send(await self._connected(), message)
             except Exception as error:
-                wait_seconds = backoff.next_seconds()
+                if self._ending:
+                    raise
+                wait_seconds = least_pause_seconds(error) + backoff.next_seconds()
                 logger.warning("dead letter to %s: %s; again in %.2f s", self.topic, error, wait_seconds)
                 await asyncio.sleep(wait_seconds)
             else:
                 return
+
+    def end(self) -> None:
+        """Begin no new attempts."""
+        self._ending = True
 
     async def close(self) -> None:
         """Disconnect; what is not durable by now is delivered again."""

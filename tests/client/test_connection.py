@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.typing import Subprotocol
 
 from launch.ports import free_port
-from scalable.client import Admin, ConnectionLost, Endpoint, Producer, StreamConsumer
-from scalable.client.connection import Backoff, keep_running
-from scalable.domain.errors import ReaderTooSlow, TopicDeleted
+from scalable.client import Admin, ConnectionLost, Endpoint, FrameOverLimit, Producer, StreamConsumer
+from scalable.client.connection import LONGEST_PAUSE_SECONDS, Backoff, keep_running, least_pause_seconds
+from scalable.domain.errors import PermitsExceeded, ReaderTooSlow, TooManyRequests, TopicDeleted
 from scalable.domain.names import TopicName
+from scalable.wire.frames import SUBPROTOCOL
 
 TOPIC = "topic://public/default/t"
 
@@ -47,6 +52,40 @@ async def test_a_session_runs_again_after_what_a_new_connection_may_mend_and_end
     with pytest.raises(TopicDeleted):
         await keep_running(session, backoff=Backoff(first_seconds=0.001), what="test")
     assert not ends
+
+
+async def test_who_asks_too_often_comes_back_when_told_and_who_counts_wrongly_does_not() -> None:
+    ends: list[Exception] = [TooManyRequests(limit=1, retry_after_seconds=0.2), PermitsExceeded(limit=1)]
+
+    async def session() -> None:
+        raise ends.pop(0)
+
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(PermitsExceeded):
+        await keep_running(session, backoff=Backoff(first_seconds=0.001), what="test")
+    assert not ends
+    assert asyncio.get_running_loop().time() - began >= 0.2
+
+
+def test_the_pause_that_a_server_asks_for_is_bounded() -> None:
+    assert least_pause_seconds(ReaderTooSlow(limit=1)) == 0
+    for asked, kept in ((-1.0, 0.0), (3.0, 3.0), (1e9, LONGEST_PAUSE_SECONDS)):
+        assert least_pause_seconds(TooManyRequests(limit=1, retry_after_seconds=asked)) == kept
+
+
+async def test_a_frame_above_the_servers_limit_is_not_sent_again() -> None:
+    connections = 0
+
+    async def count(socket: ServerConnection) -> None:
+        nonlocal connections
+        connections += 1
+        await socket.wait_closed()
+
+    async with serve(count, "127.0.0.1", 0, max_size=8, subprotocols=[Subprotocol(SUBPROTOCOL)]) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(FrameOverLimit):
+            await Producer(f"http://127.0.0.1:{port}", TOPIC, "token").start(timeout_seconds=60)
+    assert connections <= 2, "a producer has a produce socket and a watch"
 
 
 async def test_a_node_that_is_not_there_is_named_as_the_reason() -> None:
