@@ -100,6 +100,7 @@ class CheckpointConsumer(Member):
         self._numbers = count(1)
         self._failed = self._restoring = False
         self._restored = 0
+        self._in_work: int | None = None
 
     def checkpoint(self) -> Checkpoint:
         """Give the position behind the last message of each segment that was handed out here."""
@@ -197,15 +198,19 @@ class CheckpointConsumer(Member):
         """Hand out the next message; to ask for it says that the application is done with the last one."""
         if self._restoring:
             return None
+        done, self._in_work = self._in_work, None
         for held in self._inbox.owned.values():
             if isinstance(held, CheckpointSegment) and held.is_past_its_end:
                 held.end_due = True
+                self._pulse()
+            elif held.releasing and held.segment_id == done:
                 self._pulse()
         message = super()._next_message()
         if message is not None:
             # At once, not when the segment goes: the consume socket may be the first to hear of that.
             place = message.message_id
             self._finished[place.segment_id] = place.offset + 1
+            self._in_work = place.segment_id
         return message
 
     async def _give_up_segments(self, connection: Connection) -> None:
@@ -221,7 +226,8 @@ class CheckpointConsumer(Member):
                         segment_id=held.segment_id, generation=held.generation, position=held.handed_out
                     )
                 )
-            elif held.may_be_released:
+            elif held.may_be_released and held.segment_id != self._in_work:
+                # Else the next owner would work on the same keys beside the application.
                 self._inbox.drop(held)
                 await self._release(connection, held)
 

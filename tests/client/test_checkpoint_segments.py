@@ -13,7 +13,7 @@ from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox
 from scalable.client.prefetch import Prefetch
 from scalable.domain.errors import GenerationSuperseded
-from scalable.wire.frames import Assignment, ErrorFrame
+from scalable.wire.frames import Assignment, ErrorFrame, Released
 from tests.client.test_inbox import TOPIC, assigned, assignment, delivery
 
 
@@ -50,6 +50,10 @@ class Handed(CheckpointConsumer):
         while (message := self._next_message()) is not None:
             offsets.append(message.message_id.offset)
         return offsets
+
+    def hand_out_one(self) -> tuple[int, int] | None:
+        message = self._next_message()
+        return message and (message.message_id.segment_id, message.message_id.offset)
 
 
 def superseded(generation: int) -> ErrorFrame:
@@ -100,3 +104,30 @@ async def test_a_restore_makes_it_hand_out_again() -> None:
     member.take(msgspec.structs.replace(with_it(2), restored=5))
     member.inbox.deliver(delivery(0, 9, skip_to=2, generation=2))
     assert member.hand_out() == [2, 3, 4, 5, 6, 7, 8]
+
+
+class Told:
+    """A controller session that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.frames: list[object] = []
+
+    async def send(self, frame: object) -> None:
+        self.frames.append(frame)
+
+
+async def test_a_segment_is_released_when_the_application_is_done_with_its_last_message() -> None:
+    """Else the next owner would work on the same keys beside it."""
+    member, told = Handed(), Told()
+    member.take(assignment(assigned(0, position=2), assigned(1)))
+    member.inbox.deliver(delivery(0, 9, skip_to=2))
+    assert member.hand_out_one() == (0, 2)
+    both = [assigned(0, position=2), assigned(1)]
+    member.take(assignment(*both, generation=2, releasing=(0,)))
+    await member._give_up_segments(told)  # type: ignore[arg-type]
+    assert told.frames == []
+    member.inbox.deliver(delivery(0, 1, segment_id=1))
+    assert member.hand_out_one() == (1, 0)
+    await member._give_up_segments(told)  # type: ignore[arg-type]
+    assert told.frames == [Released(segment_id=0, generation=1, position=3)]
+    assert member.checkpoint().positions == {0: 3, 1: 1}
