@@ -66,6 +66,9 @@ class Door:
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of the answer that carry something, with what they carry."""
 
+    of_machinery: bool = False
+    """Whether the product's own pipeline reports by it what it saw, and changes nothing that users made."""
+
     keeps_answer: bool = True
     """Whether an answer may be kept for an idempotency key: none that holds a secret."""
 
@@ -74,6 +77,6 @@ class Door:
         return method not in {"GET", "HEAD"} and self.keeps_answer
 
     def changes(self, method: str, query: Query | None = None) -> bool:
-        """Tell whether a request changes what users made: no preview does, nor the machinery's own doors."""
+        """Tell whether a request changes what users made: no preview does, nor what reports load."""
         reads = method in {"GET", "HEAD"} or getattr(query, "preview", False)
-        return not reads and self.right is not Right.SYSTEM
+        return not reads and not self.of_machinery

@@ -21,9 +21,11 @@ from scalable.domain.errors import (
 )
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.lifetimes import is_past_retention
+from scalable.domain.names import SegmentName
 from scalable.domain.pruning import Pruning, prune_oldest
 from scalable.segments.port import CursorBacklog, SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services import auditing
 from scalable.services.cursors import cursors_in
 from scalable.services.lifetimes import retention_of
 from scalable.services.settling import settle_topic
@@ -148,6 +150,8 @@ def prune_segment(*, incarnation: int, segment_id: int, force: bool = False) -> 
                 segment_id=segment_id, problem="a subscription or its retention holds it"
             )
         _forget(topic, Pruning(layout, (segment,)))
+        name = SegmentName(topic.name, segment.hash_range, segment_id)
+        auditing.record("segment.delete", f"{topic.name}/segments/{name.descriptor}")
     _finish(incarnation, (segment_id,))
 
 

@@ -21,7 +21,7 @@ from scalable.domain.layout import Segment
 from scalable.domain.names import SegmentName
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.services import pruning, seeking
+from scalable.services import auditing, pruning, seeking
 from scalable.services.backlogs import backlog_of
 from scalable.services.cursors import cursors_in
 from scalable.services.positions import AtTime, Start
@@ -44,6 +44,7 @@ def ensure_segment(*, name: SegmentName, subscribed: Collection[str] = ()) -> No
         if not segment.is_active:
             segment_port().stats(_key(topic, segment))
         create_stores(topic, [segment])
+        auditing.record("segment.create", _target(name))
 
 
 def terminate_segment(*, name: SegmentName) -> None:
@@ -58,6 +59,7 @@ def terminate_segment(*, name: SegmentName) -> None:
             segment_port().terminate(_key(topic, segment), fence=None)
         except SegmentStoreMissing as error:
             raise SegmentNotLoaded(segment_id=segment.segment_id) from error
+        auditing.record("segment.terminate", _target(name))
 
 
 def delete_segment(*, name: SegmentName, force: bool = False) -> None:
@@ -74,10 +76,11 @@ def delete_segment(*, name: SegmentName, force: bool = False) -> None:
         _check_range(topic.layout.segments[name.segment_id], name)
         pruning.prune_segment(incarnation=topic.incarnation, segment_id=name.segment_id, force=force)
     else:
-        _delete_leftover(topic.incarnation, name.segment_id)
+        _delete_leftover(topic.incarnation, name)
 
 
-def _delete_leftover(incarnation: int, segment_id: int) -> None:
+def _delete_leftover(incarnation: int, name: SegmentName) -> None:
+    segment_id = name.segment_id
     with transaction.atomic():
         topic = topics.lock_incarnation(incarnation)
         for operation in operations.unfinished([incarnation]):
@@ -85,6 +88,7 @@ def _delete_leftover(incarnation: int, segment_id: int) -> None:
                 raise SegmentClaimed(segment_id=segment_id, operation_id=operation.operation_id)
         if segment_id not in topic.layout.segments:
             segment_port().delete(SegmentKey(incarnation, segment_id))
+            auditing.record("segment.delete", _target(name))
 
 
 def ensure_cursor(*, name: SegmentName, subscription: str) -> None:
@@ -99,6 +103,7 @@ def ensure_cursor(*, name: SegmentName, subscription: str) -> None:
                 segment_port().create_cursor(cursor.key, subscription=cursor.name, position=None)
             except SegmentStoreMissing as error:
                 raise SegmentNotLoaded(segment_id=segment.segment_id) from error
+        auditing.record("segment.cursor.create", _target(name, subscription))
 
 
 def delete_cursor(*, name: SegmentName, subscription: str) -> None:
@@ -117,6 +122,7 @@ def delete_cursor(*, name: SegmentName, subscription: str) -> None:
         for cursor in port.cursors(key):
             if cursor.subscription.partition("/")[0] == subscription:
                 port.delete_cursor(key, subscription=cursor.subscription)
+        auditing.record("segment.cursor.delete", _target(name, subscription))
 
 
 def segment_backlog(*, name: SegmentName, subscription: str) -> int:
@@ -154,6 +160,12 @@ def _move(name: SegmentName, subscription: str, start: Start) -> None:
         )
     except SegmentStoreMissing as error:
         raise SegmentNotLoaded(segment_id=name.segment_id) from error
+
+
+def _target(name: SegmentName, subscription: str = "") -> str:
+    """What the audit calls a segment, or a subscription in it: below its topic, where it is looked for."""
+    segment = f"{name.topic}/segments/{name.descriptor}"
+    return f"{segment}/subscriptions/{subscription}" if subscription else segment
 
 
 def _lock(name: SegmentName) -> tuple[TopicView, Segment]:

@@ -54,6 +54,27 @@ def test_each_change_leaves_an_event_with_who_what_and_which_request(db: None) -
     assert (changed.before, changed.after) == ({"team": "a"}, {"team": "b"})
 
 
+def test_what_is_done_to_single_segments_is_named(db: None) -> None:
+    """The system role, too, leaves an event for each change, in the order of Pulsar's segment doors."""
+    assert Rest().call("PUT", TOPIC).status_code == 204
+    segment, system = "/admin/v2/segments/public/default/audited/0000-ffff-0", Rest("system")
+    assert Rest().call("PUT", f"{TOPIC}/subscriptions/s").status_code == 204
+    steps = [
+        ("PUT", "", "segment.create", ""),
+        ("PUT", "/subscription/s", "segment.cursor.create", "/subscriptions/s"),
+        ("DELETE", "/subscription/gone", "segment.cursor.delete", "/subscriptions/gone"),
+        ("POST", "/terminate", "segment.terminate", ""),
+        ("DELETE", "", "segment.delete", ""),
+    ]
+    for number, (method, end, action, target) in enumerate(steps):
+        path = segment.replace("ffff-0", "ffff-7") if action == "segment.delete" else segment
+        with trace.about(request_id=f"s{number}"):
+            assert system.call(method, path + end).status_code == 204, (method, end)
+        (event,) = [each for each in events() if each.request_id == f"s{number}"]
+        name = f"{NAME}/segments/{path.rpartition('/')[2]}{target}"
+        assert (event.actor, event.action, event.target) == ("system", action, name)
+
+
 def test_a_split_and_its_abort_are_named(db: None) -> None:
     Rest().call("PUT", TOPIC)
     operation = Rest().call("POST", f"{TOPIC}/split/0", Prefer="respond-async").json()
@@ -75,6 +96,12 @@ CHANGES = [
     for name, (method, path, door) in KNOCKS.items()
     if door.changes(method) and door.right is not Right.KNOWN
 ]
+MACHINERY = {"POST-load-reports", "POST-tile-reports"}
+
+
+def test_only_reports_of_load_count_as_no_change(db: None) -> None:
+    changing = {name for name, (method, _, _) in KNOCKS.items() if method != "GET"}
+    assert changing - {str(each.id) for each in CHANGES} == MACHINERY
 
 
 @pytest.mark.parametrize(("method", "path"), CHANGES)
@@ -155,8 +182,9 @@ def test_old_events_are_forgotten_and_young_ones_never(db: None) -> None:
 
 @pytest.mark.parametrize(("method", "path"), CHANGES)
 def test_nothing_is_changed_on_a_read_only_server(db: None, method: str, path: str) -> None:
+    role = "system" if path.startswith("/admin/v2/segments") else "admin"
     with override_settings(SCALABLE_READ_ONLY=True):
-        assert Rest().refused(method, path) == (403, "read_only")
+        assert Rest(role).refused(method, path) == (403, "read_only")
 
 
 def test_reads_and_previews_work_on_a_read_only_server(db: None) -> None:

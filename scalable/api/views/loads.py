@@ -64,6 +64,7 @@ class LoadReportView(DoorView):
         "POST": Door(
             summary="Report rates; those that changed materially are kept",
             right=Right.SYSTEM,
+            of_machinery=True,
             body=LoadReportBody,
             answers={200: ReportOutcomeBody},
             errors=(LoadReportUnreadable,),
@@ -86,6 +87,7 @@ class TileReportView(DoorView):
         "POST": Door(
             summary="Report one-minute tiles; one that is there is replaced",
             right=Right.SYSTEM,
+            of_machinery=True,
             body=TileReportBody,
             answers={200: ReportOutcomeBody},
             errors=(LoadReportUnreadable,),
