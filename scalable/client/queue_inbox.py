@@ -244,14 +244,20 @@ class QueueInbox:
         """Note that a message is processed; in a segment that is no more there is nothing left to do."""
         segment = self.segments.get(message.message_id.segment_id)
         if segment is not None and message.incarnation >= segment.incarnation:
-            segment.acknowledged.add((message.incarnation, message.message_id.offset))
-            segment.owed_permits += segment.dead.pop(message.message_id.offset, None) is not None
+            offset = message.message_id.offset
+            segment.acknowledged.add((message.incarnation, offset))
+            # Acknowledged late it may wait here again, and must not be handed out once more.
+            waits = segment.waiting.pop(offset, None) or segment.dead.pop(offset, None)
+            segment.owed_permits += waits is not None
 
     def give_back(self, message: QueueMessage, *, delay_ms: int) -> None:
         """Note that a message was not processed and is due again after a delay."""
         segment = self.segments.get(message.message_id.segment_id)
-        if segment is not None and message.incarnation >= segment.incarnation:
-            segment.returned.setdefault((delay_ms, True), set()).add(message.message_id.offset)
+        offset = message.message_id.offset
+        if segment is None or message.incarnation < segment.incarnation or offset in segment.dead:
+            return
+        segment.owed_permits += segment.waiting.pop(offset, None) is not None
+        segment.returned.setdefault((delay_ms, True), set()).add(offset)
 
     def give_back_waiting(self) -> None:
         """Give back, uncounted, what the application never saw."""

@@ -146,6 +146,23 @@ def test_a_message_that_comes_again_while_it_waits_is_handed_out_once() -> None:
     assert inbox.segments[0].owed_permits == 4
 
 
+def test_what_the_application_decides_late_concerns_what_waits_again_too() -> None:
+    inbox = inbox_of(0, max_deliveries=1)
+    inbox.deliver(delivery((0, 3, 1)), now=0.0)
+    processed, refused, dead = take(inbox)
+    inbox.deliver(delivery((0, 2, 1), (2, 3, 2)), now=LEASE_SECONDS)
+    inbox.acknowledge(processed)
+    inbox.give_back(refused, delay_ms=5)
+    inbox.give_back(dead, delay_ms=5)
+    assert take(inbox, LEASE_SECONDS) == []
+    assert outcomes(inbox) == [
+        QueueAck(segment_id=0, incarnation=1, ranges=[(0, 1)]),
+        NegativeAck(segment_id=0, ranges=[(1, 2)], delay_ms=5),
+    ]
+    assert offsets(inbox.dead_messages()) == [2]
+    assert inbox.segments[0].owed_permits == 5
+
+
 def test_negative_acknowledgements_are_grouped_by_their_delay() -> None:
     inbox = inbox_of(0)
     inbox.deliver(delivery((0, 4, 1)), now=0.0)
