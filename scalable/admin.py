@@ -4,7 +4,8 @@ For superusers alone, who log in where everybody does. What is changed of access
 that it is checked, audited and noticed like a change by REST.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -22,7 +23,7 @@ from django.urls import reverse
 from scalable.access_models import ACTIONS, Grant, ServiceToken, Tenant
 from scalable.audit_models import AuditEvent
 from scalable.domain.access import Scope
-from scalable.domain.errors import ScalableError
+from scalable.domain.errors import Forbidden, ReadOnly, ScalableError
 from scalable.services import auditing, grants, tenants, tokens
 
 if TYPE_CHECKING:  # Django's own classes take no type arguments
@@ -36,6 +37,26 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 )
+
+
+READS = frozenset({"GET", "HEAD"})
+
+
+@contextmanager
+def _refusals_noted(request: HttpRequest) -> Iterator[None]:
+    """Note in the audit what somebody who is known tried to change and may not."""
+    try:
+        yield
+    except PermissionDenied:
+        if request.method not in READS:
+            match = request.resolver_match
+            auditing.record_refusal(
+                action=f"{request.method} {match.view_name if match else ''}",
+                target=request.path,
+                outcome=(ReadOnly if settings.SCALABLE_READ_ONLY else Forbidden).code,
+                actor=_actor(request),
+            )
+        raise
 
 
 class SuperuserSite(admin.AdminSite):
@@ -59,11 +80,12 @@ class SuperuserSite(admin.AdminSite):
         def answer(request: HttpRequest, *arguments: Any, **path: Any) -> HttpResponseBase:
             if not request.user.is_authenticated:
                 return redirect_to_login(request.get_full_path())
-            if not self.has_permission(request):
-                raise PermissionDenied
-            if settings.SCALABLE_READ_ONLY and request.method not in {"GET", "HEAD"}:
-                raise PermissionDenied
-            response: HttpResponseBase = guarded(request, *arguments, **path)
+            with _refusals_noted(request):
+                if not self.has_permission(request):
+                    raise PermissionDenied
+                if settings.SCALABLE_READ_ONLY and request.method not in READS:
+                    raise PermissionDenied
+                response: HttpResponseBase = guarded(request, *arguments, **path)
             response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
             return response
 

@@ -14,9 +14,11 @@ class ScalableConfig(AppConfig):
     verbose_name = "Scalable Topics"
 
     def ready(self) -> None:
-        from scalable.services import rules  # models can be loaded only now
+        from scalable.api import refused_logins  # models can be loaded only now
+        from scalable.services import rules
 
         register(deployment.check_secrets, Tags.security, deploy=True)
         register(deployment.check_encryption, Tags.security, deploy=True)
         announce.listen(rules.hear)
         announce.listen(bus.publish)
+        refused_logins.listen()

@@ -50,13 +50,16 @@ def record(
     )
 
 
-def record_refusal(*, action: str, target: str, outcome: str) -> None:
-    """Note that something was tried and refused; trouble with that is logged and changes nothing."""
+def record_refusal(*, action: str, target: str, outcome: str, actor: str = "") -> None:
+    """Note that something was tried and refused; trouble with that is logged and changes nothing.
+
+    Whoever asked counts as for `record`.
+    """
     about = trace.current()
     try:
         with transaction.atomic():
             store.insert(
-                actor=about.actor or NOBODY,
+                actor=about.actor or actor or NOBODY,
                 action=action,
                 target=target,
                 before=None,

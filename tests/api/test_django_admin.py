@@ -182,6 +182,38 @@ def test_a_page_of_the_audit_costs_as_many_statements_as_an_empty_one(ada: Clien
     assert len(many) <= len(few)
 
 
+def refusals() -> list[tuple[str, str, str, str]]:
+    """What the audit tells of attempts."""
+    told = AuditEvent.objects.exclude(outcome="done").order_by("pk")
+    return list(told.values_list("actor", "action", "target", "outcome"))
+
+
+def test_attempts_that_are_refused_are_noted(ada: Client, settings: Settings) -> None:
+    bob = Client()
+    bob.force_login(User.objects.create_user("bob", is_staff=True))
+    add, tokens_add = f"{GRANTS}add/", f"{ROOT}scalable/servicetoken/add/"
+    assert bob.get(add).status_code == 403  # who only looks changes nothing, as by REST
+    assert bob.post(add, form(actions=["consume"])).status_code == 403
+    assert ada.post(tokens_add, {}).status_code == 403
+    settings.SCALABLE_READ_ONLY = True
+    assert ada.post(add, form(actions=["consume"])).status_code == 403
+    assert refusals() == [
+        ("user:bob", "POST admin:scalable_grant_add", add, "forbidden"),
+        ("user:ada", "POST admin:scalable_servicetoken_add", tokens_add, "forbidden"),
+        ("user:ada", "POST admin:scalable_grant_add", add, "read_only"),
+    ]
+
+
+def test_a_refused_login_is_noted_without_its_password(db: None) -> None:
+    User.objects.create_user("bob", password="right")
+    for name, password in (("bob", "wrong"), ("nobody\x01", "guess"), ("bob", "right")):
+        Client().post("/login", {"username": name, "password": password})
+    assert refusals() == [
+        ("nobody", "login", f"users/{name}", "unauthenticated") for name in ("bob", "nobody")
+    ]
+    assert "wrong" not in str(list(AuditEvent.objects.values()))
+
+
 def test_in_read_only_mode_nothing_is_changed(ada: Client, settings: Settings) -> None:
     settings.SCALABLE_READ_ONLY = True
     assert ada.get(GRANTS).status_code == 200
