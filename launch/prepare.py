@@ -12,14 +12,21 @@ from launch.embedded.service import private_file
 
 SUPERUSER = "admin"
 PASSWORD_FILE = "admin-password"
+ACTOR = "./run"
 
 
 def write_tokens(directory: Path) -> None:
-    """Write a token for each role that works on this machine, readable by this account alone."""
-    from scalable.services import access  # whoever only imports this module has not set Django up
+    """Write a token for each role that works on this machine, readable by this account alone.
+
+    One that still holds stays; one that was revoked, or is unknown to the database, is replaced.
+    """
+    from scalable.services import access, tokens  # whoever only imports this module has not set Django up
 
     for role in (access.ADMIN_ROLE, access.SYSTEM_ROLE):
-        private_file(directory / f"{role}-token", access.mint_token(role=role) + "\n")
+        file = directory / f"{role}-token"
+        subject = tokens.listed(token=file.read_text().strip()) if file.exists() else None
+        if subject is None or subject.role != role:
+            private_file(file, tokens.issue_token(role=role, actor=ACTOR).token + "\n")
 
 
 def make_superuser(directory: Path) -> None:

@@ -27,3 +27,19 @@ def private_file(path: str) -> Iterator[IO[str]]:
     except BaseException:
         Path(path).unlink()
         raise
+
+
+def replace_private_file(path: str, content: str) -> None:
+    """Put another content into a file with mode 0600: who reads it finds the former one or the new one.
+
+    Raises click.ClickException when it cannot be written.
+    """
+    new = Path(path).with_name(f".{Path(path).name}.{os.getpid()}")
+    try:
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(content)
+        new.replace(path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise click.ClickException(f"{path} cannot be written: {error.strerror}") from error

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from base64 import urlsafe_b64decode
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import click
 
-from scalable.cli.files import private_file
+from scalable.cli.files import private_file, replace_private_file
 from scalable.cli.moments import as_text
 from scalable.cli.paging import gather, limit_option
 from scalable.cli.session import Session, with_admin
 from scalable.cli.values import SPAN
 from scalable.client import Admin
+from scalable.domain.errors import TokenNotFound
 
 COLUMNS = ("id", "role", "created by", "created", "expires", "revoked")
 
@@ -63,6 +68,33 @@ def _row(token: dict[str, Any]) -> dict[str, Any]:
         "expires": as_text(token["expiresAtMs"]),
         "revoked": as_text(token["revokedAtMs"]),
     }
+
+
+@tokens.command()
+@click.argument("path", type=click.Path(exists=True, dir_okay=False), metavar="FILE")
+@click.option(
+    "--ttl", type=SPAN, help="How long the new one opens doors (30d); without it, until it is revoked."
+)
+@with_admin
+def rotate(session: Session, admin: Admin, path: str, ttl: float | None) -> None:
+    """Put a new token of the same role into a file, then revoke the one that was there."""
+    former = _claims_of(path)
+    issued = admin.mint_token(former["sub"], ttl_seconds=ttl)
+    replace_private_file(path, issued.pop("token") + "\n")
+    if "jti" in former:
+        with suppress(TokenNotFound):  # another installation's, or forgotten
+            admin.revoke_token(former["jti"])
+    session.output.done(f"{path} holds {issued['id']} for {issued['role']}", **issued, file=path)
+
+
+def _claims_of(path: str) -> dict[str, str]:
+    """What the token in a file says of itself; raises UsageError when there is none."""
+    try:
+        payload = Path(path).read_text().strip().split(".")[1]
+        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return {name: str(claims[name]) for name in ("sub", "jti") if name in claims or name == "sub"}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise click.UsageError(f"{path} holds no token") from error
 
 
 @tokens.command()

@@ -8,7 +8,8 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import transaction
 
-from scalable.domain.errors import AccessFull, TokenNotFound
+from scalable.domain.access import Subject
+from scalable.domain.errors import AccessFull, TokenNotFound, Unauthenticated
 from scalable.domain.names import validate_part
 from scalable.services import access, auditing, rules
 from scalable.store import tokens as store
@@ -47,6 +48,15 @@ def issue_token(*, role: str, ttl_seconds: float | None = None, actor: str) -> I
         )
     claims = {"sub": role, "jti": token_id, **({} if expires_at is None else {"exp": expires_at})}
     return IssuedToken(token_id, role, access.sign(claims), None if expires_at is None else expires_at * 1000)
+
+
+def listed(*, token: str) -> Subject | None:
+    """The subject of a token that holds and was given out here, so that it is listed and can be revoked."""
+    try:
+        subject = access.authenticate(token=token)
+    except Unauthenticated:
+        return None
+    return subject if subject.token_id and store.knows(subject.token_id) else None
 
 
 def list_tokens(*, limit: int, offset: int = 0) -> tuple[list[TokenView], int]:

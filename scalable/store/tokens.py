@@ -31,6 +31,11 @@ def insert(token_id: str, *, role: str, created_by: str, expires_at: datetime | 
     )
 
 
+def knows(token_id: str) -> bool:
+    """Tell whether a token of this id was given out."""
+    return ServiceToken.objects.filter(token_id=token_id).exists()
+
+
 def count() -> int:
     """Count all tokens that are remembered."""
     return ServiceToken.objects.count()

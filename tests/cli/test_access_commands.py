@@ -51,6 +51,27 @@ def test_a_token_is_printed_alone_or_into_a_file_of_its_own(command: Command, tm
     assert command("--token", path.read_text().strip(), "list", "public/default").status == 0
 
 
+def test_a_file_is_given_another_token(command: Command, tmp_path: Path) -> None:
+    """Also the file of whoever asks."""
+    path = tmp_path / "admin-token"
+    assert command("tokens", "issue", "admin", "--file", str(path)).status == 0
+    former = path.read_text().strip()
+    rotated = command("--token", former, "-o", "json", "tokens", "rotate", str(path))
+    assert (rotated.status, rotated.body["role"], "token" in rotated.body) == (0, "admin", False)
+    assert command("--token", former, "tokens", "list").status == 4
+    assert command("--token", path.read_text().strip(), "tokens", "list").status == 0
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_file_without_a_token_is_left_alone(command: Command, tmp_path: Path) -> None:
+    for content in ("", "no token", "a.b.c", "a.bnVsbA.c"):
+        path = tmp_path / "notes"
+        path.write_text(content)
+        assert command("tokens", "rotate", str(path)).status == 2
+        assert path.read_text() == content
+
+
 def test_no_file_stays_of_a_token_that_was_refused(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "token"
     assert command("tokens", "issue", "no/role", "--file", str(path)).status == 1
