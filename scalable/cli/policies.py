@@ -11,7 +11,7 @@ import click
 from scalable.cli.moments import as_text
 from scalable.cli.places import Place, named, place_argument
 from scalable.cli.session import Session, with_admin
-from scalable.cli.topics import topic_argument
+from scalable.cli.topics import epoch_option, topic_argument
 from scalable.cli.values import PAIR, properties_of
 from scalable.client import Admin
 from scalable.domain.names import TopicName
@@ -45,6 +45,7 @@ def _own_policy(admin: Admin, place: Place) -> dict[str, Any] | None:
 @click.argument("fields", type=PAIR, nargs=-1)
 @click.option("--json", "text", help="The whole policy as a JSON object, or - for stdin.")
 @click.option("--merge", is_flag=True, help="Keep the fields that are set and not named here.")
+@epoch_option
 @with_admin
 def set_policy(
     session: Session,
@@ -53,27 +54,36 @@ def set_policy(
     fields: tuple[tuple[str, str], ...],
     text: str | None,
     merge: bool,
+    expected_epoch: int | None,
 ) -> None:
     """Replace the own policy of a topic or a namespace by FIELD=VALUE ..., such as maxSegments=8."""
     override = {**(_read_object(text) if text else {}), **_typed(properties_of(fields))}
     if not override:
         raise click.UsageError("name at least one field; `policies remove` takes the whole policy away")
+    _check_epoch(place, expected_epoch)
     if merge:
         override = {**(_own_policy(admin, place) or {}), **override}
     if isinstance(place, TopicName):
-        admin.set_policy(place, override)
+        admin.set_policy(place, override, expected_epoch=expected_epoch)
     else:
         admin.set_namespace_policy(str(place), override)
     session.output.done(f"set the policy of {place}", **named(place), policy=override)
 
 
+def _check_epoch(place: Place, expected_epoch: int | None) -> None:
+    if expected_epoch is not None and not isinstance(place, TopicName):
+        raise click.UsageError("--expected-epoch is of a topic; a namespace has no layout")
+
+
 @policies.command("remove")
 @place_argument
+@epoch_option
 @with_admin
-def remove_policy(session: Session, admin: Admin, place: Place) -> None:
+def remove_policy(session: Session, admin: Admin, place: Place, expected_epoch: int | None) -> None:
     """Take the own policy of a topic or a namespace away, so that the inherited one holds."""
+    _check_epoch(place, expected_epoch)
     if isinstance(place, TopicName):
-        admin.remove_policy(place)
+        admin.remove_policy(place, expected_epoch=expected_epoch)
     else:
         admin.remove_namespace_policy(str(place))
     session.output.done(f"removed the policy of {place}", **named(place))

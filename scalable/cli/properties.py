@@ -5,14 +5,10 @@ from __future__ import annotations
 import click
 
 from scalable.cli.session import Session, with_admin
-from scalable.cli.topics import topic_argument
+from scalable.cli.topics import epoch_option, topic_argument
 from scalable.cli.values import PAIR, properties_of
 from scalable.client import Admin
 from scalable.domain.names import TopicName
-
-epoch_option = click.option(
-    "--expected-epoch", type=int, help="Refuse when the layout is at another epoch by now."
-)
 
 
 @click.group()

@@ -8,9 +8,8 @@ from typing import Any
 import click
 from rich.console import Console
 
-from scalable.cli.properties import epoch_option
 from scalable.cli.session import Session, with_admin
-from scalable.cli.topics import range_text, topic_argument
+from scalable.cli.topics import epoch_option, range_text, topic_argument
 from scalable.client import Admin
 from scalable.domain.names import TopicName
 

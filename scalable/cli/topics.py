@@ -16,6 +16,9 @@ property_option = click.option(
     "-p", "--property", "properties", type=PAIR, multiple=True, help="key=value; may be repeated."
 )
 topic_argument = click.argument("topic", type=TOPIC)
+epoch_option = click.option(
+    "--expected-epoch", type=int, help="Refuse when the layout is at another epoch by now."
+)
 
 
 @click.command("list")
@@ -123,13 +126,16 @@ def _show_stats(session: Session, body: dict[str, Any]) -> None:
 @click.command()
 @topic_argument
 @click.option("-f", "--force", is_flag=True, help="Do not wait for unfinished splits and merges.")
+@epoch_option
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @with_admin
-def delete(session: Session, admin: Admin, topic: TopicName, force: bool, yes: bool) -> None:
+def delete(
+    session: Session, admin: Admin, topic: TopicName, force: bool, expected_epoch: int | None, yes: bool
+) -> None:
     """Delete a topic with all its messages."""
     if not yes:
         click.confirm(f"Delete {topic} with all its messages?", abort=True, err=True)
-    admin.delete_topic(topic, force=force)
+    admin.delete_topic(topic, force=force, expected_epoch=expected_epoch)
     session.output.done(f"deleted {topic}", topic=str(topic))
 
 

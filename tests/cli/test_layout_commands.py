@@ -131,6 +131,27 @@ def test_settings_of_a_topic_and_of_its_namespace(command: Command, topic: str) 
     assert _body(command, "namespaces", "get", namespace)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [("delete", "--yes"), ("policies", "set", "maxSegments=8"), ("policies", "remove"),
+     ("properties", "set", "team=sales"), ("split-segment", "-s", "0"),
+     ("merge-segments", "-s", "0", "-s", "1"), ("rebucket-segment", "-s", "0", "--buckets", "8")],
+)  # fmt: skip
+def test_a_change_of_what_has_moved_on_is_refused(
+    command: Command, topic: str, change: tuple[str, ...]
+) -> None:
+    before = _body(command, "get-metadata", topic)
+    words = 2 if change[0] in {"policies", "properties"} else 1
+    stale = command("-o", "json", *change[:words], topic, *change[words:], "--expected-epoch", "7")
+    assert (stale.status, stale.error["code"]) == (1, "epoch_moved")
+    assert _body(command, "get-metadata", topic) == before
+
+
+def test_a_namespace_has_no_epoch(offline_command: Command) -> None:
+    refused = offline_command("--token", "t", "policies", "remove", "public/default", "--expected-epoch", "1")
+    assert refused.status == 2
+
+
 def test_properties_are_replaced_and_found_by(command: Command, topic: str) -> None:
     assert command("properties", "set", topic, "team=sales", "tier=1").status == 0
     assert _body(command, "properties", "get", topic) == {"team": "sales", "tier": "1"}
