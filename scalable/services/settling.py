@@ -211,26 +211,31 @@ def _with_newly_drained(
 
     A CHECKPOINT group's cursors are a floor for pruning and tell nothing of what it has read.
     """
+    acknowledged: frozenset[int] | None = None
     while subscription.type is SubscriptionType.STREAM:
-        found = {
-            segment_id
-            for segment_id in assignable(layout, drained)
-            if not layout.segments[segment_id].is_active
-            and _is_acknowledged(subscription, layout.segments[segment_id])
-        }
-        if not found:
+        sealed = {key for key in assignable(layout, drained) if not layout.segments[key].is_active}
+        if sealed and acknowledged is None:  # most often nothing is sealed, and nothing has to be read
+            acknowledged = _acknowledged(subscription, layout)
+        if not sealed or not acknowledged or not sealed & acknowledged:
             break
-        drained |= found
+        drained |= sealed & acknowledged
     return drained
 
 
-def _is_acknowledged(subscription: SubscriptionView, segment: Segment) -> bool:
-    port, key = segment_port(), SegmentKey(subscription.incarnation, segment.segment_id)
-    names = cursor_names(subscription.name, subscription.key_shared, segment.entry_bucket_splits)
-    try:
-        cursors, stats = [port.cursor(key, subscription=name) for name in names], port.stats(key)
-    except SegmentStoreMissing:
-        return False
-    return stats.terminated and all(
-        cursor is not None and cursor.position >= stats.end_offset for cursor in cursors
+def _acknowledged(subscription: SubscriptionView, layout: Layout) -> frozenset[int]:
+    """Give the sealed segments all of whose cursors stand at their end; one statement of the data plane."""
+    port = segment_port()
+    rows = port.backlogs(incarnation=subscription.incarnation, subscription=subscription.name)
+    finished = {
+        (each.segment_id, each.cursor)
+        for each in rows
+        if each.terminated and each.position >= each.end_offset
+    }
+    return frozenset(
+        key
+        for key, segment in layout.segments.items()
+        if finished.issuperset(
+            (key, name)
+            for name in cursor_names(subscription.name, subscription.key_shared, segment.entry_bucket_splits)
+        )
     )

@@ -12,10 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from scalable.domain.names import TopicName
 from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.registry import use_port
-from scalable.services import seeking, subscription_stats
+from scalable.services import scaling, seeking, settling, subscription_stats
 from scalable.services.positions import AtTime
+from tests.services.group import Group
 from tests.services.test_subscriptions import create
-from tests.topology import append_everywhere, make_topic
+from tests.topology import ACTOR, append_everywhere, drive, make_topic
 
 pytestmark = pytest.mark.django_db
 
@@ -59,3 +60,20 @@ def test_the_number_of_statements_does_not_grow(call: str) -> None:
                 CALLS[call](topic.name)
             costs.append((port.statements, len(seen)))
     assert costs[0] == costs[1]
+
+
+@pytest.mark.parametrize(("sealed", "reads"), [(0, 0), (1, 1), (6, 1)])
+def test_what_is_acknowledged_is_read_at_once_and_only_where_something_is_sealed(
+    sealed: int, reads: int
+) -> None:
+    with use_port(_Counted()) as port:
+        assert isinstance(port, _Counted)
+        topic = make_topic("settled", segments=8)
+        group = Group(topic, key_shared=True)
+        append_everywhere(topic, "unread")
+        group.join("a")
+        for segment_id in range(sealed):
+            drive(scaling.request_split(name=topic.name, segment_id=segment_id, actor=ACTOR))
+        port.statements = 0
+        assert not settling.settle_subscription(subscription_id=group.subscription_id)
+        assert port.statements == reads
