@@ -5,10 +5,8 @@ leaves the caller's transaction usable. Queries run on psycopg's own cursor: bin
 server.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
-
-from django.db import transaction
 
 from scalable.domain.errors import (
     LeaseLost,
@@ -70,31 +68,26 @@ class EmbeddedSegments(EmbeddedClaims):
         self, parents: Sequence[SegmentKey], child: SegmentKey, *, fence: Fence | None
     ) -> None:
         """Hand marks on to a child; see SegmentPort."""
-        with transaction.atomic(using=self._using):
-            log_id, hash_range, _ = self._log(statements.LOCK, child)
-            if fence is not None and not self._one(statements.PASS_FENCE, child, fence, log_id=log_id)[0]:
-                _raise_refusal("fenced", child, fence)
-            marks = [mark for parent in parents for mark in self._marks_of_parent(parent)]
-            self._replace_inherited(log_id, _inherited(marks, hash_range))
-
-    def _marks_of_parent(self, parent: SegmentKey) -> list[tuple[str, Mark]]:
-        log_id, _, terminated = self._log(statements.LOG, parent)
-        if not terminated:
-            raise ValueError(f"{parent} still takes appends: its marks would be incomplete")
-        return self._marks(statements.MARKS, log_id)
-
-    def _replace_inherited(self, log_id: int, marks: Sequence[tuple[str, Mark]]) -> None:
-        self._execute(statements.CLEAR_INHERITED, {"log_id": log_id})
-        self._execute(
-            statements.ADD_INHERITED,
-            {
-                "log_id": log_id,
-                "producers": [producer for producer, _ in marks],
-                "starts": [mark.hash_start for _, mark in marks],
-                "ends": [mark.hash_end for _, mark in marks],
-                "lasts": [mark.last_sequence for _, mark in marks],
-            },
+        keys = (child, *parents)
+        names = {
+            "incarnations": [key.incarnation for key in keys],
+            "segment_ids": [key.segment_id for key in keys],
+        }
+        rows = self._execute(statements.INHERITABLE, names).fetchall()
+        logs = {SegmentKey(*row[:2]): (HashRange(*row[2:4]), row[4]) for row in rows}
+        _require_sealed(logs, parents, child)
+        hash_range, _ = logs[child]
+        marks = _inherited(((row[5], Mark(*row[6:])) for row in rows if row[5] is not None), hash_range)
+        (refusal,) = self._one(
+            statements.INHERIT,
+            child,
+            fence,
+            producers=[producer for producer, _ in marks],
+            starts=[mark.hash_start for _, mark in marks],
+            ends=[mark.hash_end for _, mark in marks],
+            lasts=[mark.last_sequence for _, mark in marks],
         )
+        _raise_refusal(refusal, child, fence)
 
     def delete(self, key: SegmentKey) -> None:
         """Remove a store; see SegmentPort."""
@@ -253,6 +246,16 @@ def _columns(headers: Sequence[BatchHeader]) -> dict[str, object]:
         "lasts": [header.last_sequence for header in headers],
         "deliver_ats_ms": [header.deliver_at_ms for header in headers],
     }
+
+
+def _require_sealed(
+    logs: Mapping[SegmentKey, tuple[HashRange, bool]], parents: Sequence[SegmentKey], child: SegmentKey
+) -> None:
+    for key in (child, *parents):
+        if key not in logs:
+            raise SegmentStoreMissing(segment_id=key.segment_id)
+        if key in parents and not logs[key][1]:
+            raise ValueError(f"{key} still takes appends: its marks would be incomplete")
 
 
 def _inherited(marks: Iterable[tuple[str, Mark]], hash_range: HashRange) -> list[tuple[str, Mark]]:

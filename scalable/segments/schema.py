@@ -5,11 +5,11 @@ from pathlib import Path
 from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-_FOLDER = Path(__file__).with_name("sql")
+SQL = Path(__file__).with_name("sql")
 _INSTALL_LOCK = 0x5CA1AB1E
 _NO_SCHEMA = """
 DROP TABLE IF EXISTS segment_schema;
-DROP FUNCTION IF EXISTS segment_read, segment_offset_at, segment_acknowledged, segment_skip,
+DROP FUNCTION IF EXISTS segment_inherit, segment_read, segment_offset_at, segment_acknowledged, segment_skip,
     segment_change_claims, segment_claim, segment_acknowledge_ranges, segment_pass, segment_due_at,
     segment_forget_trimmed, segment_settle, segment_split_pending, segment_move, segment_batch_at,
     segment_newest_position, segment_seek, segment_acknowledge, segment_cursor_position, segment_marks,
@@ -28,7 +28,7 @@ def install_schema(connection: BaseDatabaseWrapper, *, up_to: int | None = None)
         cursor.execute("CREATE TABLE IF NOT EXISTS segment_schema (version integer PRIMARY KEY)")
         cursor.execute("SELECT coalesce(max(version), 0) FROM segment_schema")
         installed: int = cursor.fetchone()[0]
-        for path in sorted(_FOLDER.glob("[0-9]*.sql")):
+        for path in sorted(SQL.glob("[0-9]*.sql")):
             version = int(path.name[:4])
             if installed < version <= (up_to or version):
                 cursor.execute(path.read_text())

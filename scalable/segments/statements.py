@@ -45,27 +45,27 @@ SELECT l.start_offset, segment_end_offset(l), l.end_offset IS NOT NULL,
 FROM segment_log l WHERE l.incarnation = %(incarnation)s AND l.segment_id = %(segment_id)s
 """
 
-LOCK = """
-SELECT log_id, hash_start, hash_end, end_offset IS NOT NULL
-FROM segment_lock(%(incarnation)s::bigint, %(segment_id)s::bigint)
-"""
 LOG = """
 SELECT log_id, hash_start, hash_end, end_offset IS NOT NULL
 FROM segment_log WHERE incarnation = %(incarnation)s AND segment_id = %(segment_id)s
 """
-PASS_FENCE = "SELECT segment_pass_fence(%(log_id)s::bigint, %(operation)s::text, %(token)s::bigint)"
-
 MARKS_OF = """
 SELECT producer, hash_start, hash_end, last_sequence
 FROM segment_marks_of(%(log_id)s::bigint, %(producer)s::text)
 """
-MARKS = "SELECT producer, hash_start, hash_end, last_sequence FROM segment_marks(%(log_id)s::bigint)"
-CLEAR_INHERITED = "DELETE FROM segment_mark WHERE log_id = %(log_id)s AND inherited"
-ADD_INHERITED = """
-INSERT INTO segment_mark (log_id, producer, inherited, hash_start, hash_end, last_sequence)
-SELECT %(log_id)s, producer, true, hash_start, hash_end, last_sequence
-FROM unnest(%(producers)s::text[], %(starts)s::integer[], %(ends)s::integer[], %(lasts)s::bigint[])
-     AS m (producer, hash_start, hash_end, last_sequence)
+# Of a child, named first, and its parents: ranges, whether sealed, and a row for each mark of a parent.
+INHERITABLE = """
+SELECT log.incarnation, log.segment_id, log.hash_start, log.hash_end, log.end_offset IS NOT NULL,
+       m.producer, m.hash_start, m.hash_end, m.last_sequence
+FROM unnest(%(incarnations)s::bigint[], %(segment_ids)s::bigint[])
+     WITH ORDINALITY AS wanted (incarnation, segment_id, number)
+JOIN segment_log log USING (incarnation, segment_id)
+LEFT JOIN LATERAL segment_marks(log.log_id) m ON wanted.number > 1
+"""
+INHERIT = """
+SELECT refusal FROM segment_inherit(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(operation)s::text, %(token)s::bigint,
+    %(producers)s::text[], %(starts)s::integer[], %(ends)s::integer[], %(lasts)s::bigint[])
 """
 
 # The key share lock keeps the log from being deleted meanwhile, and lets appends pass.

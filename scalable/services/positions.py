@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scalable.domain.errors import InvalidParameter, PositionInvalid, SegmentNotFound, SegmentStoreMissing
-from scalable.domain.layout import Segment
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.store.topics import TopicView
@@ -79,9 +78,8 @@ def _at_time(topic: TopicView, extents: Mapping[int, Extent], time_ms: int) -> d
     segments = topic.layout.segments
     positions, searched = {}, set()
     for key, one in extents.items():
-        if _sealed_by(segments[key], time_ms):
-            positions[key] = one.end_offset
-        elif segments[key].created_at_ms >= time_ms:
+        # Not by when it was sealed: the log may have taken messages until a moment later.
+        if segments[key].created_at_ms >= time_ms:
             positions[key] = one.start_offset
         else:
             searched.add(key)
@@ -89,10 +87,6 @@ def _at_time(topic: TopicView, extents: Mapping[int, Extent], time_ms: int) -> d
         offsets = segment_port().offsets_at(incarnation=topic.incarnation, time_ms=time_ms)
         positions |= {key: offsets[key] for key in searched}
     return positions
-
-
-def _sealed_by(segment: Segment, time_ms: int) -> bool:
-    return not segment.is_active and segment.sealed_at_ms <= time_ms
 
 
 def _check(topic: TopicView, extents: Mapping[int, Extent], start: AtPositions) -> None:

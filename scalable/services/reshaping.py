@@ -162,11 +162,14 @@ def _commit_layout(drive: Drive) -> None:
 
 
 def _reshape_in_place(drive: Drive) -> None:
-    """Do it all in one transaction: there is no moment without a segment that takes writes."""
+    """Do it all in one transaction: there is no moment without a segment that takes writes.
+
+    The parents come last, since from their termination to the commit their producers wait.
+    """
     topic = topics.lock_incarnation(drive.operation.incarnation)
     _create_children(drive)
-    _terminate_parents(drive)
     _replace_layout(drive, topic)
+    _terminate_parents(drive)
 
 
 def _replace_layout(drive: Drive, topic: TopicView) -> None:

@@ -8,9 +8,9 @@ from django.db import connections, transaction
 
 from scalable.domain.errors import GenerationSuperseded, SegmentTerminated
 from scalable.segments.embedded import EmbeddedSegments
-from scalable.segments.port import ReadResult, SegmentPort
+from scalable.segments.port import ReadResult, SegmentKey, SegmentPort
 from scalable.segments.registry import EXTERNAL_ALIAS
-from scalable.segments.schema import install_schema, remove_schema
+from scalable.segments.schema import SQL, install_schema, remove_schema
 from tests.segments.samples import batch, fresh_key, in_threads, new_store, sequences
 from tests.segments.suite import SegmentSuite
 
@@ -110,7 +110,8 @@ def test_the_schema_is_installed_once_and_can_be_removed(external_port: Embedded
     in_threads(installers)
     with connections[EXTERNAL_ALIAS].cursor() as cursor:
         cursor.execute("SELECT version FROM segment_schema")
-        assert cursor.fetchall() == [(1,), (2,), (3,)]
+        versions = range(1, len(list(SQL.glob("[0-9]*.sql"))) + 1)
+        assert cursor.fetchall() == [(version,) for version in versions]
     assert external_port.keys() == []
 
 
@@ -171,6 +172,54 @@ def test_an_acknowledgement_counts_the_one_that_it_waited_for(embedded_port: Emb
         return embedded_port.acknowledge(key, subscription="s", generation=0, position=3).position
 
     assert in_threads([first, second]) == [7, 7]
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["cursor", "store"])
+def test_what_a_deletion_waited_for_leaves_no_row(embedded_port: EmbeddedSegments, whole: bool) -> None:
+    key = new_store(embedded_port)
+    embedded_port.create_cursor(key, subscription="s", position=None)
+    embedded_port.append(key, [batch(0, 9)], producer="p")
+    before = _rows_of_cursors()
+    claimed = Event()
+
+    def claimer() -> None:
+        with transaction.atomic():
+            _claim(embedded_port, key)
+            embedded_port.acknowledge_ranges(key, subscription="s", generation=None, ranges=[(1, 2)])
+            claimed.set()
+            _until_somebody_waits_for_a_lock("default")
+
+    def deleter() -> None:
+        claimed.wait(20)
+        if whole:
+            embedded_port.delete(key)
+        else:
+            embedded_port.delete_cursor(key, subscription="s")
+
+    in_threads([claimer, deleter])
+    assert _rows_of_cursors() == (before[0], before[1] - 1)
+
+
+def _claim(port: EmbeddedSegments, key: SegmentKey) -> None:
+    port.claim(
+        key,
+        subscription="s",
+        consumer="c",
+        session="x",
+        max_messages=5,
+        max_bytes=10**6,
+        lease_seconds=60,
+    )
+
+
+def _rows_of_cursors() -> tuple[int, int]:
+    """Count what is pending, and the positions."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT (SELECT count(*) FROM segment_pending), (SELECT count(*) FROM segment_position)"
+        )
+        pending, positions = cursor.fetchone()
+        return pending, positions
 
 
 def test_what_the_first_version_of_the_schema_stored_can_be_shared(external_port: EmbeddedSegments) -> None:

@@ -16,6 +16,7 @@ from scalable.domain.errors import (
 )
 from scalable.domain.operations import OperationKind
 from scalable.domain.subscriptions import SubscriptionType
+from scalable.models import Segment
 from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.memory import MemorySegments
 from scalable.segments.port import CursorState, SegmentKey, SegmentPort
@@ -24,6 +25,7 @@ from scalable.services import pruning, seeking, subscriptions
 from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.services.seeking import Moved
 from scalable.services.topics import TopicView
+from scalable.store import clock
 from scalable.store.clock import database_now, milliseconds
 from tests.services.group import Group
 from tests.services.test_subscriptions import backlog, create, grow, waits
@@ -72,6 +74,19 @@ def test_vector_80_a_time_is_told_apart_three_ways(db: None) -> None:
         assert backlog(topic) == {0: 1, 1: 2, 2: 1, 3: 1}
         seek(topic, AtTime(moment() + 3_600_000))
         assert backlog(topic) == {0: 0, 1: 0, 2: 0, 3: 0}
+
+
+def test_what_came_until_the_log_was_sealed_is_not_passed_by(port: SegmentPort) -> None:
+    """The layout is written a moment before the parents are sealed, so that their producers wait less."""
+    topic = make_topic(segments=1)
+    create(topic)
+    moment()
+    then = moment()
+    append(topic, 0, "late")
+    drive(request(OperationKind.SPLIT, topic))
+    Segment.objects.filter(topic_id=topic.incarnation, segment_id=0).update(sealed_at=clock.moment(then))
+    seek(topic, AtTime(then))
+    assert backlog(topic) == {0: 1, 1: 0, 2: 0}
 
 
 # To positions.
