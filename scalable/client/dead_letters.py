@@ -40,29 +40,30 @@ class DeadLetters:
         self._source, self._subscription = source, subscription
         self._producer: Producer | None = None
         self._connecting = asyncio.Lock()
-        self._ending = False
+        self._ended = asyncio.Event()
 
-    async def bury(self, message: QueueMessage) -> None:
-        """Store a message; tries again, with growing waits, until it is durable.
+    async def bury(self, message: QueueMessage) -> bool:
+        """Store a message and give True; tries again, with growing waits, until it is durable.
 
-        Once `end` was called a failed attempt is the last one, and raises what made it fail.
+        Gives False once `end` was called and the attempt under way failed.
         """
         backoff = Backoff(limit_seconds=LONGEST_WAIT_SECONDS)
-        while True:
+        while not self._ended.is_set():
             try:
                 await self._send(await self._connected(), message)
             except Exception as error:
-                if self._ending:
-                    raise
                 wait_seconds = least_pause_seconds(error) + backoff.next_seconds()
                 logger.warning("dead letter to %s: %s; again in %.2f s", self.topic, error, wait_seconds)
-                await asyncio.sleep(wait_seconds)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(wait_seconds):
+                        await self._ended.wait()
             else:
-                return
+                return True
+        return False
 
     def end(self) -> None:
         """Begin no new attempts."""
-        self._ending = True
+        self._ended.set()
 
     async def close(self) -> None:
         """Disconnect; what is not durable by now is delivered again."""

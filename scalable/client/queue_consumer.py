@@ -146,6 +146,7 @@ class QueueConsumer(Receiver[QueueMessage]):
         try:
             if self._failure is None and self._tasks:
                 async with asyncio.timeout(timeout_seconds):
+                    await self._finish_burying()
                     await self.flush()
                     self._leaving = True
                     self._link.leave()
@@ -154,6 +155,12 @@ class QueueConsumer(Receiver[QueueMessage]):
             logger.info("consumer %s left without goodbye: %s", self.name, error)
         finally:
             await self._stop()
+
+    async def _finish_burying(self) -> None:
+        """Let arrive what is on its way to the dead letters: given back now, it would be there twice."""
+        if self._dead_letters is not None:
+            self._dead_letters.end()
+            await asyncio.gather(*self._burying.values())
 
     async def _stop(self) -> None:
         self._leaving = True
@@ -251,9 +258,9 @@ class QueueConsumer(Receiver[QueueMessage]):
 
     async def _bury(self, dead_letters: DeadLetters, message: QueueMessage, place: tuple[int, int]) -> None:
         try:
-            await dead_letters.bury(message)
-            # Only now: a crash before leaves the message here, and at worst a second time over there.
-            self.acknowledge(message)
+            if await dead_letters.bury(message):
+                # Only now: a crash before leaves the message here, and at worst a second time over there.
+                self.acknowledge(message)
         finally:
             del self._burying[place]
 

@@ -292,6 +292,31 @@ async def test_a_message_that_kills_its_consumers_becomes_a_dead_letter(
             assert numbers(await take(undertaker, 1)) == [0]
 
 
+async def test_a_consumer_that_leaves_lets_its_dead_letters_arrive_so_that_none_is_stored_twice(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    await fill(live_node, topic, 0, 300)
+    options = {"max_deliveries": 1, "prefetch_messages": 300}
+    async with member(live_node, topic, "a", negative_ack_backoff=(0.0, 0.0, 1.0)) as consumer:
+        for message in await take(consumer, 300):
+            consumer.negative_acknowledge(message)
+    async with member(live_node, topic, "b", **options) as leaving:
+        letters = leaving._dead_letters
+        assert letters is not None
+        async with asyncio.timeout(WAIT_SECONDS):
+            while letters._producer is None or not letters._producer.pending_messages:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+    dead_letter_topic = await created(admin, f"{topic}-tasks-DLQ")
+    async with (
+        member(live_node, topic, "c", **options),
+        QueueConsumer(live_node.url, dead_letter_topic, "undertaker", live_node.admin_token) as undertaker,
+    ):
+        assert numbers(await take(undertaker, 300)) == list(range(300))
+        await until(lambda: admin.subscription(topic, "tasks")["msgBacklog"] == 0)
+        with pytest.raises(TimeoutError):
+            await undertaker.receive(timeout_seconds=0.5)
+
+
 async def test_dead_letters_wait_for_a_topic_that_cannot_be_had_and_are_not_lost(
     live_node: LiveNode, admin: Admin, topic: str
 ) -> None:
