@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from scalable.api.leader import SessionState
+from scalable.domain.cursors import bucket_ranges
 from scalable.domain.names import SegmentName
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services.membership import Unit
 from scalable.services.peeking import Peeked, PeekedMessage
 from scalable.services.seeking import Moved
 from scalable.services.subscription_stats import Assignments, SubscriptionStats, TopicStats
+from scalable.store.attendance import Attendant
 from scalable.store.subscriptions import SubscriptionView
 
 Sessions = Callable[[str], SessionState]
@@ -42,10 +44,26 @@ def stats_body(stats: SubscriptionStats, sessions: Sessions) -> dict[str, Any]:
         "segments": _segments(stats),
         "consumers": [
             _consumer(each.name, sessions(each.name), each.registered_at_ms)
-            | {"standby": each.standby, "segmentIds": list(each.segment_ids)}
+            | {
+                "standby": each.standby,
+                "segmentIds": list(each.segment_ids),
+                "entryBuckets": _entry_buckets(stats, each),
+            }
             for each in stats.consumers
         ],
     }
+
+
+def _entry_buckets(stats: SubscriptionStats, consumer: Attendant) -> dict[str, list[str]] | None:
+    if not stats.subscription.key_shared:
+        return None
+    found: dict[str, list[str]] = {}
+    for segment_id, bucket in consumer.units:
+        one = stats.backlog.segments.get(segment_id)
+        if one is not None:
+            ranges = bucket_ranges(one.segment.entry_bucket_splits)
+            found.setdefault(str(segment_id), []).append(ranges[bucket].hex)
+    return found
 
 
 def _unacked(stats: SubscriptionStats) -> int | None:
@@ -144,17 +162,22 @@ def assignments_body(view: Assignments, sessions: Sessions) -> dict[str, Any]:
         "leader": {"term": members.term, "url": members.leader_url},
         "consumers": [
             _consumer(each.name, sessions(each.name), each.registered_at_ms)
-            | _owned(members.owned_by(each.name), standby=members.is_standby(each.name))
+            | _owned(
+                members.owned_by(each.name),
+                standby=members.is_standby(each.name),
+                key_shared=view.subscription.key_shared,
+            )
             for each in members.consumers
         ],
         "waitsFor": {str(key): list(waited) for key, waited in members.waits.items()},
     }
 
 
-def _owned(units: Sequence[Unit], *, standby: bool) -> dict[str, Any]:
+def _owned(units: Sequence[Unit], *, standby: bool, key_shared: bool) -> dict[str, Any]:
     return {
         "standby": standby,
         "segmentIds": sorted({unit.key.segment_id for unit in units}),
+        "entryBuckets": _ranges(units) if key_shared else None,
         "units": [
             {
                 "segmentId": unit.key.segment_id,
@@ -167,6 +190,13 @@ def _owned(units: Sequence[Unit], *, standby: bool) -> dict[str, Any]:
             for unit in units
         ],
     }
+
+
+def _ranges(units: Sequence[Unit]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for unit in units:
+        found.setdefault(str(unit.key.segment_id), []).append(unit.bucket_range.hex)
+    return found
 
 
 def moved_body(moved: Moved) -> dict[str, Any]:

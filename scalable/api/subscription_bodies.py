@@ -102,7 +102,8 @@ class SubscriptionSegmentBody(Body):
 class ConsumerBody(Body):
     """A registered consumer; whether it is connected is the leader's memory, unknown (null) elsewhere.
 
-    One that stands by owns nothing, and nothing is on its way to it.
+    One that stands by owns nothing, and nothing is on its way to it. `entryBuckets` names by segment the
+    entry buckets that it owns, as ranges of the low 16 bits of key hashes; null where no keys are shared.
     """
 
     consumer_name: str
@@ -111,6 +112,7 @@ class ConsumerBody(Body):
     standby: bool
     registered_at_ms: int
     segment_ids: list[Identifier]
+    entry_buckets: dict[str, list[str]] | None
 
 
 class SubscriptionStatsBody(Body):

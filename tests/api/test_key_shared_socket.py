@@ -1,5 +1,6 @@
 """Entry buckets on the wire: who owns what, what is delivered for a bucket, and who may acknowledge."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -31,7 +32,7 @@ from scalable.wire.frames import (
     Welcome,
 )
 from tests.api.members import CONTROL, reader
-from tests.api.peers import Peer, ask, socket
+from tests.api.peers import Peer, ask, rest, socket
 from tests.api.test_consume_socket import nothing_comes, publish
 from tests.topology import ACTOR, drive, make_topic
 
@@ -110,6 +111,9 @@ async def test_one_two_and_five_consumers_of_a_segment_of_four_buckets(
             await first.until_owning(2)
             assert first.owned.keys().isdisjoint(second.owned)
             assert first.assignment.shared_buckets == second.assignment.shared_buckets == shared
+            for door in ("", "/assignments"):
+                told = await asyncio.to_thread(entry_buckets, live_node, door)
+                assert told == {"c0": ranges_of(first), "c1": ranges_of(second)}
             async with (
                 sharer(live_node, "c2") as third,
                 sharer(live_node, "c3") as fourth,
@@ -120,6 +124,17 @@ async def test_one_two_and_five_consumers_of_a_segment_of_four_buckets(
                 for one in (first, second, third, fourth):
                     await one.until_owning(1)
                 assert (fifth.owned, fifth.assignment.standby) == ({}, True)
+
+
+def entry_buckets(node: LiveNode, door: str) -> dict[str, object]:
+    """What REST tells of the consumers' entry buckets."""
+    answer = rest(node, "GET", f"public/default/orders/subscriptions/s{door}").json()
+    assert all(one["segmentIds"] == [0] for one in answer["consumers"])
+    return {one["consumerName"]: one["entryBuckets"] for one in answer["consumers"]}
+
+
+def ranges_of(owner: Sharer) -> dict[str, list[str]]:
+    return {"0": [RANGES[key.bucket].hex for key in sorted(owner.owned)]}
 
 
 async def release_all(owner: Sharer) -> None:

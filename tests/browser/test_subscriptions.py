@@ -2,8 +2,9 @@
 
 import asyncio
 import itertools
+import re
 
-from scalable.client import Producer, StreamConsumer
+from scalable.client import KeySharedConsumer, Producer, StreamConsumer
 from tests.browser.conftest import Console
 from tests.browser.test_pages import OVERFLOW
 
@@ -79,6 +80,29 @@ async def test_consumers_are_shown_with_what_they_read(console: Console) -> None
         assert "anna connected, reads 0" in told
         assert "ben connected, standing by" in told
     await page.wait_for_selector(f'{row} >> text="none"')
+
+
+async def test_consumers_that_share_a_segment_are_shown_with_their_entry_buckets(console: Console) -> None:
+    page = console.page
+    await fill(console, "shared", split=False)
+    name, row = "topic://public/default/shared", '[data-subscription="bill"]'
+    members = [
+        KeySharedConsumer(console.node.url, name, "bill", console.node.admin_token, name=each)
+        for each in ("anna", "ben")
+    ]
+    async with members[0]:
+        await console.open_topic("shared")
+        await page.select_option("#subscriptions-interval", "1000")
+        await page.wait_for_selector(f'{row} >> text="1 connected"')
+        await page.click(f'{row} [data-role="toggle"]')
+        assert "anna connected, reads 0\n" in await page.inner_text("#subscription-rows .details") + "\n"
+        async with members[1]:
+            both = "/ben connected, reads 0 .entry buckets [^,]+, [^,]+[)]/"  # they come one by one
+            await page.wait_for_selector(f"#subscription-rows .details >> text={both}")
+            told = (await page.inner_text("#subscription-rows .details")).splitlines()
+            shown = {line.split()[0]: re.findall(r"[0-9a-f]{4}-[0-9a-f]{4}", line) for line in told[-2:]}
+            assert {name: len(ranges) for name, ranges in shown.items()} == {"anna": 2, "ben": 2}
+            assert len({*shown["anna"], *shown["ben"]}) == 4
 
 
 async def test_a_seek_is_previewed_before_it_is_done(console: Console) -> None:

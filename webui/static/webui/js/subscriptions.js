@@ -9,7 +9,7 @@ const COLUMNS = 6;
 
 /** @typedef {{segmentId: number, unackedMessages: number}} Wait */
 /** @typedef {{msgBacklog: number, position: number, endOffset: number, consumerCount: number, waitsFor: Wait[]}} Part */
-/** @typedef {{consumerName: string, session: string, standby: boolean, segmentIds: number[]}} Consumer */
+/** @typedef {{consumerName: string, session: string, standby: boolean, segmentIds: number[], entryBuckets: Object<string, string[]>|null}} Consumer */
 
 const count = (number, noun) => `${rate(number)} ${noun}${number === 1 ? "" : "s"}`;
 
@@ -183,8 +183,14 @@ function details(one) {
           element("td", { class: part.waitsFor.length ? "waits" : null }, part.waitsFor.length ? waiting(id, part) : "–")))))
     : element("p", { class: "note" }, "Nothing is left to receive.");
   const consumers = one.consumers.map((each) => element("li", {}, element("b", {}, each.consumerName), ` ${each.session.toLowerCase()}, `,
-    each.standby ? "standing by" : each.segmentIds.length ? `reads ${each.segmentIds.join(", ")}` : "waits to take over"));
+    each.standby ? "standing by" : each.segmentIds.length ? `reads ${each.segmentIds.map((id) => share(each, id, one.segments[id])).join(", ")}` : "waits to take over"));
   return element("div", { class: "beside" }, element("div", { class: "scroll" }, segments), element("ul", { class: "guards" }, ...consumers));
+}
+
+/** A segment that a consumer reads, with the entry buckets that it has of it, unless it has them all. */
+function share(consumer, id, part) {
+  const ranges = consumer.entryBuckets?.[id];
+  return !ranges || part?.consumerCount === 1 ? String(id) : `${id} (entry buckets ${ranges.join(", ")})`;
 }
 
 /** What a seek would do: a sentence, and each segment that moves. */
