@@ -38,8 +38,9 @@ def create_namespace(*, tenant: str, namespace: str, actor: str) -> None:
     validate_part(namespace, "namespace")
     with transaction.atomic():
         tenants.hold(tenant)
-        found = store.insert(tenant, namespace)
-        auditing.record("namespace.create", found, actor=actor)
+        found, is_new = store.insert(tenant, namespace)
+        if is_new:
+            auditing.record("namespace.create", found, actor=actor)
     if found.deleting:
         raise NamespaceDeleting(namespace=str(found))
 
@@ -57,8 +58,9 @@ def delete_namespace(*, tenant: str, namespace: str, force: bool = False, actor:
         topics = store.count_topics(found.namespace_id)
         if topics and not force and not found.deleting:
             raise NamespaceNotEmpty(namespace=str(found), topics=topics)
-        store.begin_deleting(found.namespace_id)
-        auditing.record("namespace.delete", found, actor=actor, before={"topics": topics})
+        if not found.deleting:
+            store.begin_deleting(found.namespace_id)
+            auditing.record("namespace.delete", found, actor=actor, before={"topics": topics})
     return _delete_topics(found, actor)
 
 

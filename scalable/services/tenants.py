@@ -26,10 +26,16 @@ def update_tenant(*, tenant: str, admin_roles: Sequence[str], actor: str) -> Non
     """Replace the roles that administer a tenant; raises InvalidName, TenantNotFound, TenantFixed."""
     roles = _roles(admin_roles)
     with transaction.atomic():
-        store.lock(tenant)
+        before = store.lock(tenant).admin_roles
         if tenant == SYSTEM_TENANT:
             raise TenantFixed(tenant=tenant)
-        auditing.record("tenant.update", tenant, actor=actor, after={"adminRoles": list(roles)})
+        auditing.record(
+            "tenant.update",
+            tenant,
+            actor=actor,
+            before={"adminRoles": list(before)},
+            after={"adminRoles": list(roles)},
+        )
         store.set_admin_roles(tenant, roles)
         rules.changed()
 
@@ -37,7 +43,7 @@ def update_tenant(*, tenant: str, admin_roles: Sequence[str], actor: str) -> Non
 def delete_tenant(*, tenant: str, actor: str) -> None:
     """Delete a tenant without namespaces; raises TenantNotFound, TenantFixed, TenantNotEmpty."""
     with transaction.atomic():
-        store.lock(tenant)
+        before = store.lock(tenant).admin_roles
         if tenant == SYSTEM_TENANT:
             raise TenantFixed(tenant=tenant)
         namespaces = store.count_namespaces(tenant)
@@ -45,7 +51,7 @@ def delete_tenant(*, tenant: str, actor: str) -> None:
             raise TenantNotEmpty(tenant=tenant, namespaces=namespaces)
         grants.forget(scope=Scope(tenant))
         store.delete(tenant)
-        auditing.record("tenant.delete", tenant, actor=actor)
+        auditing.record("tenant.delete", tenant, actor=actor, before={"adminRoles": list(before)})
         rules.changed()
 
 

@@ -69,9 +69,10 @@ def revoke_token(*, token_id: str, actor: str) -> TokenView:
     if len(token_id) > MAX_TOKEN_ID_LENGTH or not token_id.isprintable():
         raise TokenNotFound(token_id=token_id[:MAX_TOKEN_ID_LENGTH])
     with transaction.atomic():
-        revoked = store.revoke(token_id)
-        auditing.record("token.revoke", f"tokens/{token_id}", actor=actor, before={"role": revoked.role})
-        rules.changed()
+        revoked, is_new = store.revoke(token_id)
+        if is_new:
+            auditing.record("token.revoke", f"tokens/{token_id}", actor=actor, before={"role": revoked.role})
+            rules.changed()
     return revoked
 
 

@@ -54,12 +54,12 @@ def write_auto_scale_policy(namespace_id: int, override: dict[str, Any] | None) 
     evaluations.mark_namespace(namespace_id)
 
 
-def insert(tenant: str, name: str) -> NamespaceView:
-    """Add a namespace, or give the one that exists."""
-    row, _ = Namespace.objects.get_or_create(
+def insert(tenant: str, name: str) -> tuple[NamespaceView, bool]:
+    """Add a namespace, or give the one that exists; and whether it is new."""
+    row, is_new = Namespace.objects.get_or_create(
         tenant=tenant, name=name, defaults={"created_at": ClockTimestamp()}
     )
-    return _view(row)
+    return _view(row), is_new
 
 
 def lock(tenant: str, name: str) -> NamespaceView:

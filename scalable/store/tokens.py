@@ -46,13 +46,15 @@ def page(*, limit: int, offset: int) -> list[TokenView]:
     return [_view(row) for row in ServiceToken.objects.order_by("-pk")[offset : offset + limit]]
 
 
-def revoke(token_id: str) -> TokenView:
-    """Revoke a token for ever; one that is revoked stays as it is. Raises TokenNotFound."""
-    ServiceToken.objects.filter(token_id=token_id, revoked_at=None).update(revoked_at=ClockTimestamp())
+def revoke(token_id: str) -> tuple[TokenView, bool]:
+    """Revoke a token for ever, and tell whether that is new; raises TokenNotFound."""
+    revoked = ServiceToken.objects.filter(token_id=token_id, revoked_at=None).update(
+        revoked_at=ClockTimestamp()
+    )
     row = ServiceToken.objects.filter(token_id=token_id).first()
     if row is None:
         raise TokenNotFound(token_id=token_id)
-    return _view(row)
+    return _view(row), bool(revoked)
 
 
 def forget_expired(*, before: datetime) -> int:

@@ -10,7 +10,8 @@ from django.test import override_settings
 
 from scalable import trace
 from scalable.domain.access import Right
-from scalable.services import auditing
+from scalable.models import Namespace
+from scalable.services import auditing, namespaces
 from scalable.store.audit import AuditFilter
 from tests.api.rest import NAMESPACE, Rest
 from tests.api.test_doors import KNOCKS
@@ -52,6 +53,42 @@ def test_each_change_leaves_an_event_with_who_what_and_which_request(db: None) -
         assert (event.actor, event.outcome) == ("admin", "done")
     changed = next(each for each in events(action="topic.properties"))
     assert (changed.before, changed.after) == ({"team": "a"}, {"team": "b"})
+
+
+def test_what_is_done_again_changes_nothing_and_leaves_nothing(db: None) -> None:
+    token = Rest().call("POST", "/admin/v2/tokens", {"role": "r"}).json()["id"]
+    Rest().call("POST", f"{SPACES}/default/permissions/r", ["lookup"])
+    for method, path, action in (
+        ("PUT", f"{SPACES}/again", "namespace.create"),
+        ("DELETE", f"/admin/v2/tokens/{token}", "token.revoke"),
+        ("DELETE", f"{SPACES}/default/permissions/r", "grant.remove"),
+    ):
+        for _ in range(2):
+            assert Rest().call(method, path).status_code == 204
+        assert len(events(action=action)) == 1, action
+
+
+def test_a_namespace_that_is_going_is_neither_made_nor_deleted_again(db: None) -> None:
+    with trace.about(actor="a"):
+        namespaces.create_namespace(tenant="public", namespace="going", actor="a")
+    Namespace.objects.filter(name="going").update(deleting=True)
+    assert Rest().refused("PUT", f"{SPACES}/going") == (409, "namespace_deleting")
+    assert Rest().call("DELETE", f"{SPACES}/going").status_code == 204
+    found = [(each.action, each.outcome) for each in reversed(events())]
+    assert found == [("namespace.create", "done"), ("PUT namespace-life", "namespace_deleting")]
+
+
+def test_admin_roles_of_a_tenant_are_told_as_they_were_and_are(db: None) -> None:
+    path = "/admin/v2/tenants/acme"
+    for method, roles in (("PUT", ["ada"]), ("POST", ["bob"]), ("DELETE", None)):
+        body = None if roles is None else {"adminRoles": roles}
+        assert Rest().call(method, path, body).status_code == 204
+    told = [(each.action, each.before, each.after) for each in reversed(events(target="acme"))]
+    assert told == [
+        ("tenant.create", None, {"adminRoles": ["ada"]}),
+        ("tenant.update", {"adminRoles": ["ada"]}, {"adminRoles": ["bob"]}),
+        ("tenant.delete", {"adminRoles": ["bob"]}, None),
+    ]
 
 
 def test_what_is_done_to_single_segments_is_named(db: None) -> None:
