@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict
 
@@ -52,10 +53,18 @@ class Numbering:
         if sequence is not None and not self._last < sequence <= MAX_SEQUENCE:
             raise BatchInvalid(problem=f"the sequence {sequence} does not rise above {self._last}")
 
-    def use(self, sequence: int | None) -> None:
-        """Take a number that was checked."""
+    @contextmanager
+    def using(self, sequence: int | None) -> Iterator[None]:
+        """Take a number that was checked; if the block fails, and no later one was taken, it is free."""
+        before = self._by_application, self._last
         self._by_application = sequence is not None
-        self._last = self._last if sequence is None else sequence
+        taken = self._last = self._last if sequence is None else sequence
+        try:
+            yield
+        except BaseException:
+            if sequence is not None and self._last == taken:
+                self._by_application, self._last = before
+            raise
 
 
 def make_entry(

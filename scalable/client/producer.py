@@ -94,6 +94,8 @@ class Producer:
         self._welcomed: asyncio.Future[None] | None = None
         self._closing = False
         self._failure: Exception | None = None
+        self._goodbye = ConnectionLost(1000, "the producer was closed")
+        self._abandoned = False
 
     @property
     def topology(self) -> Topology | None:
@@ -146,10 +148,16 @@ class Producer:
             await self._stop()
 
     async def close(self, timeout_seconds: float = 60.0) -> None:
-        """Deliver what was taken in, then disconnect; raises what made that impossible, TimeoutError."""
+        """Deliver what was taken in, then disconnect; raises what made that impossible, TimeoutError.
+
+        Closing one that is closed already does nothing, unless messages were left behind then.
+        """
         self._closing = True
         try:
             await self.flush(timeout_seconds)
+        except ConnectionLost as error:
+            if error is not self._goodbye or self._abandoned:
+                raise
         finally:
             await self._stop()
 
@@ -159,7 +167,7 @@ class Producer:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._watch.close()
-        self._fail(ConnectionLost(1000, "the producer was closed"))
+        self._fail(self._goodbye)
 
     # Sending
 
@@ -184,8 +192,8 @@ class Producer:
         self._numbering.check(sequence)
         handle = asyncio.get_running_loop().create_future()
         entry = make_entry(key, value, handle=handle, limit_bytes=self._max_message_bytes, **options)
-        self._numbering.use(sequence)
-        await self._room.take(entry.size)
+        with self._numbering.using(sequence):
+            await self._room.take(entry.size)
         entry.added_at = _now()
         self._undelivered[entry] = None
         self._outbox.add(entry)
@@ -364,6 +372,7 @@ class Producer:
             self._welcomed.exception()
         self._room.fail(error)
         left = self._outbox.drain()
+        self._abandoned = self._abandoned or bool(left)
         self._settle([Settled(entry, error) for entry in left])
         for entry in left:
             # `close` raises the error; a log line for each future that nobody looks at would tell no more.

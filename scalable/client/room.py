@@ -33,6 +33,11 @@ class Room:
             self._abandon(size, waiter)
             raise
         self._called -= 1
+        if (
+            self._failure is not None
+        ):  # it came between being let in and running: nobody would take the message
+            self.give(size)
+            raise self._failure
         self._serve()
 
     def give(self, size: int) -> None:

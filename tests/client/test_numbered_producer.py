@@ -53,6 +53,23 @@ async def test_numbers_must_rise_and_belong_to_all_messages_or_none(
             await producer.send("k", b"", sequence=1)
 
 
+async def test_a_number_whose_message_found_no_room_in_time_is_free_again(
+    live_node: LiveNode, topic: str
+) -> None:
+    async with (
+        Relay(live_node.url) as relay,
+        Producer(relay.url, topic, live_node.admin_token, max_pending_messages=1) as producer,
+    ):
+        relay.hold()
+        await producer.submit("k", b"first", sequence=1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.send("k", b"second", sequence=2), 0.1)
+        relay.let_go()
+        assert not (await producer.send("k", b"second", sequence=2)).duplicate
+        with pytest.raises(BatchInvalid):
+            await producer.send("k", b"third", sequence=2)
+
+
 async def test_what_cannot_be_written_is_refused_alone_and_before_it_is_sent(
     live_node: LiveNode, admin: Admin, topic: str
 ) -> None:

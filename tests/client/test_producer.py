@@ -11,6 +11,7 @@ import pytest
 
 from launch.process import ManagedProcess
 from scalable.client import Admin, BatchLimits, MessageId, Producer
+from scalable.client.connection import ConnectionLost
 from scalable.domain.errors import (
     MessageTooLarge,
     StreamBroken,
@@ -200,3 +201,34 @@ async def test_two_living_producers_of_one_name_are_noticed_before_a_message_is_
     with pytest.raises(StreamBroken):
         await second.close()
     await first.close()
+
+
+async def test_a_producer_may_be_closed_twice_and_from_two_tasks(live_node: LiveNode, topic: str) -> None:
+    async with Relay(live_node.url) as relay:
+        async with Producer(relay.url, topic, live_node.admin_token) as producer:
+            relay.hold()
+            taken = await producer.submit("k", b"1")
+            closing = [asyncio.create_task(producer.close()) for _ in range(2)]
+            await asyncio.sleep(0)
+            relay.let_go()
+            await asyncio.gather(*closing)
+            assert (await taken).offset == 0
+        await producer.close()
+    never_started = Producer(live_node.url, topic, live_node.admin_token)
+    await never_started.close()
+    await never_started.close()
+
+
+async def test_a_close_that_is_cancelled_ends_the_others_with_what_they_could_not_deliver(
+    live_node: LiveNode, topic: str
+) -> None:
+    async with Relay(live_node.url) as relay:
+        producer = Producer(relay.url, topic, live_node.admin_token)
+        await producer.start()
+        relay.hold()
+        taken = await producer.submit("k", b"1")
+        closing = [asyncio.create_task(producer.close()) for _ in range(2)]
+        await asyncio.sleep(0)
+        closing[0].cancel()
+        found = await asyncio.gather(*closing, taken, return_exceptions=True)
+        assert [type(each) for each in found] == [asyncio.CancelledError, ConnectionLost, ConnectionLost]

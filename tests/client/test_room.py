@@ -82,3 +82,15 @@ async def test_who_comes_late_does_not_overtake_one_that_was_let_in_just_now() -
     room.give(10)  # lets the first one in, which runs only after the second one has come
     await asyncio.gather(first, second)
     assert served == ["first", "second"]
+
+
+async def test_a_failure_reaches_one_that_was_let_in_just_now() -> None:
+    room = Room(max_bytes=10, max_messages=100)
+    await room.take(10)
+    waiting = asyncio.create_task(room.take(10))
+    await asyncio.sleep(0)
+    room.give(10)
+    room.fail(OSError("over"))
+    with pytest.raises(OSError, match="over"):
+        await waiting
+    assert (room.used_bytes, room.used_messages) == (0, 0)
