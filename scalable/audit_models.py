@@ -23,4 +23,6 @@ class AuditEvent(models.Model):
             models.Index(fields=["at"], name="audit_by_time"),
             models.Index(fields=["target", "-id"], name="audit_by_target"),
             models.Index(fields=["actor", "-id"], name="audit_by_actor"),
+            models.Index(fields=["action", "-id"], name="audit_by_action"),
+            models.Index(fields=["outcome", "-id"], name="audit_by_outcome"),
         ]

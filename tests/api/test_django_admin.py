@@ -182,6 +182,15 @@ def test_a_page_of_the_audit_costs_as_many_statements_as_an_empty_one(ada: Clien
     assert len(many) <= len(few)
 
 
+def test_the_audit_is_filtered_by_what_there_is(ada: Client) -> None:
+    for action in ("test.one", "test.other"):
+        auditing.record(action, f"target of {action}", actor="a")
+    page = ada.get(f"{ROOT}scalable/auditevent/?action=test.one")
+    assert b"target of test.one" in page.content
+    assert b"target of test.other" not in page.content
+    assert b"?action=test.other" in page.content
+
+
 def refusals() -> list[tuple[str, str, str, str]]:
     """What the audit tells of attempts."""
     told = AuditEvent.objects.exclude(outcome="done").order_by("pk")
