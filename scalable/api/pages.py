@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
 
 from scalable.api.authentication import subject_of_user
@@ -12,6 +12,9 @@ from scalable.domain.errors import Forbidden
 from scalable.services import access
 
 PAGES = "webui"
+MANAGE = "admin"
+"""Pages of Django itself, which hand the query to the database as it is; `scalable.admin` says to whom."""
+
 OPEN = frozenset({"login", "logout", "favicon"})
 RIGHTS: Mapping[str, Right] = {
     "home": Right.KNOWN,
@@ -34,8 +37,10 @@ class GuardedPages:
     def process_view(
         self, request: HttpRequest, view: Callable[..., Any], arguments: Any, path: dict[str, str]
     ) -> None:
-        """Check the page that the path leads to; raises PermissionDenied."""
+        """Check the page that the path leads to; raises PermissionDenied, BadRequest."""
         match = request.resolver_match
+        if match is not None and match.app_name == MANAGE:
+            _check_query(request)
         if match is None or match.app_name != PAGES or match.url_name in OPEN:
             return
         subject = subject_of_user(request.user)
@@ -48,3 +53,8 @@ class GuardedPages:
             access.require(subject=subject, right=right, scope=Scope.of_path(path))
         except Forbidden as error:
             raise PermissionDenied from error
+
+
+def _check_query(request: HttpRequest) -> None:
+    if any("\x00" in value for values in request.GET.lists() for value in (values[0], *values[1])):
+        raise BadRequest("NUL")

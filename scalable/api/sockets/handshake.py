@@ -104,7 +104,11 @@ def is_own_origin(scope: Scope) -> bool:
     origin = header_of(scope, b"origin")
     if origin is None:
         return False
-    return urlsplit(origin).netloc == header_of(scope, b"host") or origin in settings.CSRF_TRUSTED_ORIGINS
+    try:
+        is_own = urlsplit(origin).netloc == header_of(scope, b"host")
+    except ValueError:  # no address at all
+        return False
+    return is_own or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
 async def _pass_of_session(scope: Scope, right: Right, reach: Reach) -> Pass:
