@@ -53,7 +53,7 @@ class Handed(CheckpointConsumer):
 
     def hand_out_one(self) -> tuple[int, int] | None:
         message = self._next_message()
-        return message and (message.message_id.segment_id, message.message_id.offset)
+        return None if message is None else (message.message_id.segment_id, message.message_id.offset)
 
 
 def superseded(generation: int) -> ErrorFrame:
