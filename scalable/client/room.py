@@ -20,8 +20,7 @@ class Room:
 
     async def take(self, size: int) -> None:
         """Wait for room for one message; one that is larger than the whole room gets it alone."""
-        if self._failure is not None:
-            raise self._failure
+        self._raise_failure()
         if not self._waiting and not self._called and self._fits(size):
             self._use(size)
             return
@@ -33,11 +32,9 @@ class Room:
             self._abandon(size, waiter)
             raise
         self._called -= 1
-        if (
-            self._failure is not None
-        ):  # it came between being let in and running: nobody would take the message
+        if self._failure is not None:  # since it was let in: nobody takes the message any more
             self.give(size)
-            raise self._failure
+        self._raise_failure()
         self._serve()
 
     def give(self, size: int) -> None:
@@ -53,6 +50,10 @@ class Room:
             _, waiter = self._waiting.popleft()
             if not waiter.done():
                 waiter.set_exception(error)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
 
     def _fits(self, size: int) -> bool:
         if self.used_messages == 0:
