@@ -43,7 +43,8 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
     """Synchronous REST client; every method raises the domain's errors by their codes, or ConnectionLost.
 
     Topics are `topic://tenant/namespace/name` or `TopicName`. One instance may be used by several threads.
-    Of several nodes the next one is asked when one does not answer, unless it may have done the work already.
+    Of several nodes the next one is asked when one does not answer. Changes carry an idempotency key, so that
+    one whose answer was lost is asked for again and done once; not so a token, which is kept for nobody.
     """
 
     # Topics

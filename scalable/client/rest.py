@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+import uuid
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
@@ -9,10 +11,17 @@ from urllib.parse import quote
 import httpx
 
 from scalable.client.connection import ConnectionLost, Endpoint, Urls
-from scalable.domain.errors import error_from_json
+from scalable.domain.errors import IdempotencyKeyBusy, IdempotencyKeysFull, error_from_json
 from scalable.domain.names import TopicName
 
 ROOT = "/admin/v2/scalable"
+TOKENS_PATH = "/admin/v2/tokens"
+KEY_HEADER = "Idempotency-Key"
+LOST_ANSWERS = 1
+"""So often a request is sent again whose answer was lost, or to each other node once."""
+BUSY_ANSWERS = 60
+"""So often the answer of a request is asked for that is still worked on."""
+REPEAT_SECONDS = 0.5
 
 Json = dict[str, Any]
 
@@ -54,17 +63,56 @@ class RestClient:
         return answer
 
     def _ask_nodes(self, method: str, path: str, request: Json) -> httpx.Response:
-        """Ask one node after the other, as long as asking again can do nothing twice."""
-        left = len(self._endpoint.urls)
+        """Ask one node after the other, as long as asking again can do nothing twice.
+
+        A change goes under a key of its own, under which it is done once however often it is asked for. A
+        node that keeps no more keys is asked without one, and then once.
+        """
+        key, busy_left = _key_for(method, path), BUSY_ANSWERS
         while True:
-            url, left = self._endpoint.url, left - 1
+            keyed = {**request, "headers": {**(request.get("headers") or {}), **key}}
+            answer = self._ask_until_heard(method, path, keyed)
+            code = _code_of(answer) if key else ""
+            if code == IdempotencyKeysFull.code:
+                key = {}
+            elif code == IdempotencyKeyBusy.code and busy_left:
+                # The first request, whose answer was lost, is still worked on.
+                busy_left -= 1
+                time.sleep(REPEAT_SECONDS)
+            else:
+                return answer
+
+    def _ask_until_heard(self, method: str, path: str, request: Json) -> httpx.Response:
+        repeatable = method == "GET" or KEY_HEADER in request["headers"]
+        nodes_left = len(self._endpoint.urls)
+        answers_left = max(LOST_ANSWERS, nodes_left - 1) if repeatable else 0
+        while True:
+            url = self._endpoint.url
             try:
                 return self._http.request(method, url + path, **request)
             except httpx.TransportError as error:
                 self._endpoint.failed(url)
-                unheard = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                if not left or not (unheard or method == "GET"):
+                if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                    nodes_left -= 1
+                else:
+                    answers_left -= 1
+                if nodes_left <= 0 or answers_left < 0:
                     raise ConnectionLost(1006, f"{method} {path}: {error}") from error
+
+
+def _key_for(method: str, path: str) -> dict[str, str]:
+    """A new key for a change; the answer that has a new token is kept for nobody."""
+    if method == "GET" or (method, path) == ("POST", TOKENS_PATH):
+        return {}
+    return {KEY_HEADER: str(uuid.uuid4())}
+
+
+def _code_of(answer: httpx.Response) -> str:
+    try:
+        body = answer.json() if answer.is_error else None
+    except ValueError:
+        return ""
+    return str(body.get("code", "")) if isinstance(body, dict) else ""
 
 
 def _error_of(answer: httpx.Response) -> Exception:

@@ -65,18 +65,30 @@ def test_an_admin_asks_the_next_node(nodes: list[LiveNode]) -> None:
         admin.get_topic(TOPIC)
 
 
-async def test_what_a_node_may_have_done_is_not_asked_of_another(nodes: list[LiveNode]) -> None:
-    """The relay takes the request and cuts the answer: only a read is repeated elsewhere."""
+async def test_what_a_node_may_have_done_is_asked_of_another_and_done_once(nodes: list[LiveNode]) -> None:
+    """The relay takes the request and holds the answer up; the other node gives it from memory."""
     async with Relay(nodes[0].url) as relay:
         relay.hold()
 
-        def ask() -> tuple[str, int]:
-            with Admin([relay.url, nodes[1].url], nodes[0].admin_token, timeout_seconds=1.0) as admin:
-                with pytest.raises(ConnectionLost):
-                    admin.create_topic(f"{TOPIC}-too")
-                return "", int(admin.get_topic(TOPIC)["epoch"])
+        def ask() -> dict[str, str]:
+            with Admin([relay.url, nodes[1].url], nodes[0].admin_token, timeout_seconds=5.0) as admin:
+                admin.create_topic(f"{TOPIC}-too", properties={"a": "b"})
+                return admin.properties(f"{TOPIC}-too")
 
-        assert await asyncio.to_thread(ask) == ("", 0)
+        assert await asyncio.to_thread(ask) == {"a": "b"}
+        assert relay.connections == 1
+
+
+async def test_a_token_is_not_asked_for_twice(nodes: list[LiveNode]) -> None:
+    async with Relay(nodes[0].url) as relay:
+        relay.hold()
+
+        def ask() -> None:
+            with Admin([relay.url, nodes[1].url], nodes[0].admin_token, timeout_seconds=5.0) as admin:
+                admin.mint_token("worker")
+
+        with pytest.raises(ConnectionLost):
+            await asyncio.to_thread(ask)
 
 
 async def test_producer_and_consumers_go_on_when_the_node_they_speak_to_is_killed(
