@@ -14,6 +14,7 @@ import click
 
 from scalable.cli.output import Output
 from scalable.client import Admin
+from scalable.client.endpoint import Endpoint
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 KNOWN = frozenset({"url", "token", "token_file"})
@@ -29,6 +30,13 @@ class Session:
     token: str
     output: Output
     timeout_seconds: float
+
+    def __post_init__(self) -> None:
+        """Refuse an address or a token that cannot be one; raises UsageError."""
+        try:
+            Endpoint(self.url, self.token)
+        except (ValueError, OSError) as error:
+            raise click.UsageError(str(error)) from error
 
     def admin(self) -> Admin:
         """Give a REST client; a context manager."""

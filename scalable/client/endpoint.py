@@ -25,14 +25,16 @@ class Endpoint:
     """
 
     def __init__(self, url: Urls, token: str, *, tls: ssl.SSLContext | None = None) -> None:
-        """Take the nodes in their order of preference; raises ValueError when one is no http(s) URL.
+        """Take the nodes in their order of preference.
+
+        Raises ValueError when one is no http(s) URL, or the token has characters that no token has.
 
         Encrypted nodes are met with `tls`, else as the environment says: `SCALABLE_TLS_CA` is trusted in
         place of what the system trusts, and `SCALABLE_TLS_CERT` with `SCALABLE_TLS_KEY` is shown. Raises
         OSError when such a file cannot be read.
         """
         self.urls = _parsed(url)
-        self.token = token
+        self.token = _checked(token)
         self.tls = tls or (_tls_of_environment() if any("https:" in each for each in self.urls) else None)
         self._used = 0
 
@@ -47,7 +49,7 @@ class Endpoint:
     @property
     def headers(self) -> dict[str, str]:
         """Give the header that carries the token."""
-        return {"Authorization": f"Bearer {self.token}"}
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     @property
     def is_loopback(self) -> bool:
@@ -86,10 +88,23 @@ def _parsed(url: Urls) -> tuple[str, ...]:
     given = url.split(",") if isinstance(url, str) else url
     urls = tuple(dict.fromkeys(each.strip().rstrip("/") for each in given))
     for each in urls or ("",):
-        parts = urlsplit(each)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        if not _is_of_a_node(each):
             raise ValueError(f"{each!r} is not the http(s) URL of a node")
     return urls
+
+
+def _is_of_a_node(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # brackets or a port that cannot be
+        return False
+
+
+def _checked(token: str) -> str:
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise ValueError("the token has characters that no token has")  # which is shown to nobody
+    return token
 
 
 def _tls_of_environment() -> ssl.SSLContext:

@@ -89,6 +89,19 @@ def test_each_command_explains_itself(offline_command: Command, name: str) -> No
         ("locate", "public/default/x", "key", "--at", "2026-01-01T00:00:00"),
         ("--config", "/nonexistent/file", "list", "public/default"),
         ("--token-file", "/nonexistent/file", "list", "public/default"),
+        *(
+            ("--url", url, "list", "public/default")
+            for url in (
+                "nonsense",
+                "ftp://a",
+                "http://",
+                "http://[",
+                "http://a:x",
+                "http://a:99999",
+                "http://a,b",
+            )
+        ),
+        *(("--token", token, "list", "public/default") for token in ("a\nb", "a b", "\u00e9", "a\x00")),
         ("no-such-command",),
     ],
 )
