@@ -157,6 +157,8 @@ def test_stats_tell_what_is_out_with_a_queue_and_who_produced(grown: Rest) -> No
     }
     assert stats["producers"] == [{"producerName": "till", "lastSequence": 2}]
     assert stats["averageMsgSize"] == 0.0
+    assert grown.json(f"{SUBSCRIPTION}/assignments")["waitsFor"] == {}
+    assert all(part["waitsFor"] == [] for part in grown.json(SUBSCRIPTION)["segments"].values())
 
 
 REFUSED: list[tuple[str, str, object, int, str]] = [
