@@ -50,6 +50,7 @@ class ConsumeLink:
         subscription: str,
         *,
         consumer: str,
+        incarnation: int | None = None,
         inbox: Inbox,
         prefetch: Prefetch,
         changed: Callable[[], None],
@@ -57,6 +58,7 @@ class ConsumeLink:
         self._endpoint, self._topic, self._subscription = endpoint, topic, subscription
         self._url = endpoint.url
         self._consumer, self._inbox, self._prefetch = consumer, inbox, prefetch
+        self._incarnation = incarnation
         self._changed = changed
         self._wake = asyncio.Event()
         self._backoff = Backoff()
@@ -78,7 +80,12 @@ class ConsumeLink:
         return [held for held in self._inbox.owned.values() if held.assigned.url.rstrip("/") == self._url]
 
     async def _session(self) -> None:
-        hello = Hello(protocol=PROTOCOL_VERSION, client="python", consumer=self._consumer)
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            client="python",
+            consumer=self._consumer,
+            incarnation=self._incarnation,
+        )
         connection = await open_connection(
             self._endpoint, "consume", self._topic, self._subscription, hello=hello
         )

@@ -168,7 +168,12 @@ class Member(Receiver[Message]):
             self._fail(error)
 
     async def _session(self) -> None:
-        hello = Hello(protocol=PROTOCOL_VERSION, client="python", consumer=self.name)
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            client="python",
+            consumer=self.name,
+            incarnation=self._incarnation,
+        )
         endpoint, self._leader_url = self._endpoint.at(self._leader_url), None
         try:
             connection = await open_connection(
@@ -233,6 +238,7 @@ class Member(Receiver[Message]):
             self.topic,
             self.subscription,
             consumer=self.name,
+            incarnation=self._incarnation,
             inbox=self._inbox,
             prefetch=self._prefetch,
             changed=self._pulse,
@@ -242,6 +248,8 @@ class Member(Receiver[Message]):
     async def _serve(self, link: ConsumeLink) -> None:
         try:
             await link.run()
+        except TopicNotFound:
+            self._fail(TopicDeleted(topic=str(self.topic)))
         except Exception as error:
             self._fail(error)
 

@@ -81,7 +81,12 @@ class QueueLink:
         await keep_running(self._session, backoff=self._backoff, what=f"consumer {self._consumer}")
 
     async def _session(self) -> None:
-        hello = Hello(protocol=PROTOCOL_VERSION, client="python", consumer=self._consumer)
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            client="python",
+            consumer=self._consumer,
+            incarnation=self.incarnation,
+        )
         connection = await open_connection(
             self._endpoint, "queue", self._topic, self._subscription, hello=hello
         )

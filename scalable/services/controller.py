@@ -131,11 +131,12 @@ def find_or_create(
     initial_position: Start = "earliest",
     key_shared: bool = False,
     kind: SubscriptionType = SubscriptionType.STREAM,
+    incarnation: int | None = None,
 ) -> SubscriptionView:
     """Give a subscription with assigned consumers, made if need be, that shares keys or does not.
 
-    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch, KeySharingMismatch; InvalidParameter for one
-    that is made and cannot begin there.
+    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch, KeySharingMismatch; TopicDeleted when the
+    topic is not the `incarnation` that is meant; InvalidParameter for a new one that cannot begin there.
     """
     found = create_subscription(
         name=name,
@@ -143,6 +144,7 @@ def find_or_create(
         kind=kind,
         start=initial_position,
         key_shared=key_shared,
+        incarnation=incarnation,
     )
     if found.key_shared is not key_shared:
         raise KeySharingMismatch(subscription=subscription, key_shared=found.key_shared)

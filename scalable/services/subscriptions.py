@@ -13,6 +13,7 @@ from scalable.domain.errors import (
     InvalidParameter,
     SegmentNotOwned,
     SubscriptionNotFound,
+    TopicDeleted,
 )
 from scalable.domain.keyspace import HashRange
 from scalable.domain.names import TopicName, validate_part
@@ -55,22 +56,39 @@ def create_subscription(
     start: Start = "earliest",
     key_shared: bool = False,
     holds_pruning: bool = True,
+    incarnation: int | None = None,
 ) -> SubscriptionView:
     """Make a subscription with a cursor on every segment, or give the one that exists, which stays as it is.
 
     Raises TopicNotFound, InvalidName, InvalidParameter (only STREAM shares keys), SubscriptionTypeMismatch;
-    for positions that do not fit SegmentNotFound, PositionInvalid.
+    TopicDeleted when the topic is not the `incarnation` that is meant; for positions that do not fit
+    SegmentNotFound, PositionInvalid.
     """
     validate_part(subscription, "subscription")
     if key_shared and kind is not SubscriptionType.STREAM:
         raise InvalidParameter(
             parameter="keyShared", value=True, problem=f"a {kind.value} subscription shares no keys"
         )
-    found = store.find(store.incarnation_of(name), subscription)
+    found = store.find(_living(name, incarnation), subscription)
     if found is None:
-        found = _create(name, subscription, kind, start, key_shared, holds_pruning)
+        with transaction.atomic():
+            topic = topics.lock(name)
+            _check_life(topic.incarnation, name, incarnation)
+            found = _create(topic, subscription, kind, start, key_shared, holds_pruning)
     store.check_type(found, kind)
     return found
+
+
+def _living(name: TopicName, incarnation: int | None) -> int:
+    """Give the incarnation of a topic; raises TopicDeleted when another one is meant."""
+    found = store.incarnation_of(name)
+    _check_life(found, name, incarnation)
+    return found
+
+
+def _check_life(found: int, name: TopicName, incarnation: int | None) -> None:
+    if incarnation not in {None, found}:
+        raise TopicDeleted(topic=str(name))
 
 
 def list_subscriptions(*, name: TopicName) -> list[SubscriptionView]:
@@ -78,22 +96,26 @@ def list_subscriptions(*, name: TopicName) -> list[SubscriptionView]:
     return store.of_topic(store.incarnation_of(name))
 
 
-def find_subscription(*, name: TopicName, subscription: str, kind: SubscriptionType) -> SubscriptionView:
+def find_subscription(
+    *, name: TopicName, subscription: str, kind: SubscriptionType, incarnation: int | None = None
+) -> SubscriptionView:
     """A subscription of this type.
 
-    Raises TopicNotFound, InvalidName, SubscriptionNotFound, SubscriptionTypeMismatch.
+    Raises TopicNotFound, InvalidName, SubscriptionNotFound, SubscriptionTypeMismatch; TopicDeleted when the
+    topic is not the `incarnation` that is meant.
     """
     validate_part(subscription, "subscription")
-    return store.get(store.incarnation_of(name), subscription, expected=kind)
+    return store.get(_living(name, incarnation), subscription, expected=kind)
 
 
-def find_assigned(*, name: TopicName, subscription: str) -> SubscriptionView:
+def find_assigned(*, name: TopicName, subscription: str, incarnation: int | None = None) -> SubscriptionView:
     """A subscription whose segments are assigned: STREAM or CHECKPOINT; raises as `find_subscription`."""
     validate_part(subscription, "subscription")
-    found = store.find(store.incarnation_of(name), subscription)
+    living = _living(name, incarnation)
+    found = store.find(living, subscription)
     is_group = found is not None and found.type is SubscriptionType.CHECKPOINT
     kind = SubscriptionType.CHECKPOINT if is_group else SubscriptionType.STREAM
-    return find_subscription(name=name, subscription=subscription, kind=kind)
+    return store.get(living, subscription, expected=kind)
 
 
 def delete_subscription(*, name: TopicName, subscription: str) -> None:
@@ -189,27 +211,26 @@ def _require_existing(subscription: SubscriptionView) -> None:
 
 
 def _create(
-    name: TopicName,
+    topic: TopicView,
     subscription: str,
     kind: SubscriptionType,
     start: Start,
     key_shared: bool,
     holds_pruning: bool,
 ) -> SubscriptionView:
-    with transaction.atomic():
-        topic = topics.lock(name)
-        found = store.find(topic.incarnation, subscription)
-        if found is None:
-            found = store.insert(
-                topic.incarnation, subscription, kind, key_shared=key_shared, holds_pruning=holds_pruning
-            )
-            create_cursors(found, topic.layout, _positions(topic, start))
-            auditing.record(
-                "subscription.create",
-                f"{name}/subscriptions/{subscription}",
-                after={"type": kind.value, "keyShared": key_shared, "holdsPruning": holds_pruning},
-            )
-        return found
+    """Make it in the topic that is locked, unless another one did."""
+    found = store.find(topic.incarnation, subscription)
+    if found is None:
+        found = store.insert(
+            topic.incarnation, subscription, kind, key_shared=key_shared, holds_pruning=holds_pruning
+        )
+        create_cursors(found, topic.layout, _positions(topic, start))
+        auditing.record(
+            "subscription.create",
+            f"{topic.name}/subscriptions/{subscription}",
+            after={"type": kind.value, "keyShared": key_shared, "holdsPruning": holds_pruning},
+        )
+    return found
 
 
 def _positions(topic: TopicView, start: Start) -> dict[int, int]:

@@ -142,7 +142,11 @@ TOKEN_SUBPROTOCOL_PREFIX = "bearer."
 
 
 class Hello(Frame, frozen=True, tag="hello"):
-    """Client: opens the session; `session_id` is the client's name for it and comes back in pushed frames."""
+    """Client: opens the session; `session_id` is the client's name for it and comes back in pushed frames.
+
+    A consumer that comes back names the `incarnation` of the topic that it knows: of another one it hears
+    that its own is gone, and makes no subscription there.
+    """
 
     protocol: int
     client: str = ""
@@ -150,6 +154,7 @@ class Hello(Frame, frozen=True, tag="hello"):
     detail: Literal["layout", "full"] = "layout"
     producer: str | None = None
     consumer: str | None = None
+    incarnation: Number | None = None
 
 
 class Close(Frame, frozen=True, tag="close"):

@@ -18,6 +18,7 @@ from scalable.segments.registry import segment_port
 from scalable.services import subscriptions, topics
 from scalable.services.topics import TopicView
 from scalable.wire.frames import (
+    PROTOCOL_VERSION,
     Ack,
     Acked,
     Assignment,
@@ -27,6 +28,7 @@ from scalable.wire.frames import (
     ErrorFrame,
     Frame,
     Gone,
+    Hello,
     Leave,
     Publish,
     QueueAck,
@@ -39,8 +41,8 @@ from scalable.wire.frames import (
     SegmentEnded,
     Welcome,
 )
-from tests.api.members import PRODUCE, attach, member, reader
-from tests.api.peers import Peer, any_keys, ask, batch, socket
+from tests.api.members import CONSUME, CONTROL, PRODUCE, attach, member, reader
+from tests.api.peers import Peer, any_keys, ask, batch, raw_socket, socket
 from tests.api.queues import queue_peer
 from tests.topology import ACTOR, make_topic, read_all
 
@@ -167,6 +169,38 @@ async def test_a_session_with_the_former_topic_ends(
         await consumer.peer.send(make(consumer.owned[0]))
         await is_refused(consumer.peer)
     assert await ask(untouched, again)
+
+
+DOORS = {
+    "controller": CONTROL,
+    "a controller's new subscription": CONTROL.removesuffix("/s") + "/new",
+    "consume": CONSUME,
+    "consume what is not there": CONSUME.removesuffix("/s") + "/new",
+    "queue": CONSUME.replace("consume", "queue").removesuffix("/s") + "/q",
+    "queue that is not there": CONSUME.replace("consume", "queue").removesuffix("/s") + "/new",
+}
+
+
+@pytest.mark.parametrize("path", DOORS.values(), ids=DOORS.keys())
+async def test_who_comes_back_knowing_the_former_topic_hears_that_it_is_gone(
+    node: LiveNode, db: None, path: str
+) -> None:
+    former = await ask(begin)
+    again = await ask(begin_again, former)
+    names = await ask(names_of_subscriptions, again)
+    async with raw_socket(node, path) as peer:
+        await peer.send(Hello(protocol=PROTOCOL_VERSION, consumer="c", incarnation=former.incarnation))
+        if path.startswith("controller"):
+            await peer.expect(Welcome)
+            await peer.send(Register())
+        assert (await peer.expect(ErrorFrame)).code == "topic_deleted"
+        assert await peer.close_code() == 4410
+    assert await ask(untouched, again)
+    assert await ask(names_of_subscriptions, again) == names
+
+
+def names_of_subscriptions(topic: TopicView) -> set[str]:
+    return {found.name for found in subscriptions.list_subscriptions(name=topic.name)}
 
 
 async def is_refused(peer: Peer) -> None:

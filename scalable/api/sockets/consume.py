@@ -72,6 +72,7 @@ class ConsumeSocket(FollowingSocket):
             subscriptions.find_assigned,
             name=self.topic,
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
+            incarnation=hello.incarnation,
         )
         self._acks = Acknowledgements(self.subscription, consumer, push=self.push, refuse=self._refuse_ack)
         self._context = ReaderContext(
@@ -84,7 +85,7 @@ class ConsumeSocket(FollowingSocket):
         )
         self._watch = hub.watch(subscription_key(self.subscription.subscription_id))
         self.follow(self.subscription.incarnation)
-        self.spawn(self._pass_wakes_on(self._watch))
+        self.spawn(self.unless_gone(self._pass_wakes_on(self._watch)))
         self.spawn(self._acks.write())
         self.push(
             Welcome(

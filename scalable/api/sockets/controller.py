@@ -20,12 +20,12 @@ from scalable.domain.errors import (
     SegmentNotOwned,
     SegmentStoreMissing,
     SessionSuperseded,
-    SubscriptionNotFound,
     TooManyRequests,
+    TopicDeleted,
 )
 from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.services import assignment, checkpoints, controller, messages
+from scalable.services import assignment, checkpoints, controller
 from scalable.services.assignment import AssignmentView, OwnedSegment
 from scalable.services.checkpoints import Held
 from scalable.services.positions import AtPositions, AtTime, Start
@@ -123,6 +123,9 @@ class ControllerSocket(FollowingSocket):
         if self._subscription is not None:
             raise FrameInvalid(problem="the consumer is registered already")
         led = await node.leader.lead(self.topic, node_id=node.id)
+        known = self.hello.incarnation if self.hello is not None else None
+        if known not in {None, led.leader.incarnation}:
+            raise TopicDeleted(topic=str(self.topic))
         subscription = await self._join(led, frame)
         key = (subscription.subscription_id, self.consumer)
         register = partial(self._write_registration, led, subscription)
@@ -160,6 +163,7 @@ class ControllerSocket(FollowingSocket):
             initial_position=_start_of(frame),
             kind=kind,
             key_shared=frame.key_shared,
+            incarnation=led.leader.incarnation,
         )
 
     def _remember(self, led: Led, joining: asyncio.Future[tuple[SubscriptionView, Held | None]]) -> None:
@@ -232,13 +236,7 @@ class ControllerSocket(FollowingSocket):
         self.end()
 
     async def _follow_assignment(self, led: Led, subscription: SubscriptionView) -> None:
-        try:
-            await self._push_assignments(led, subscription)
-        except SubscriptionNotFound:
-            # Deleting a topic takes its subscriptions along; that is not the same as the end of one of them.
-            if await node.call(messages.topic_exists, incarnation=self.incarnation):
-                raise
-            self.end_with_topic()
+        await self.unless_gone(self._push_assignments(led, subscription))
 
     async def _push_assignments(self, led: Led, subscription: SubscriptionView) -> None:
         keys = subscription_key(subscription.subscription_id), topic_key(led.leader.incarnation)

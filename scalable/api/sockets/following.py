@@ -1,9 +1,11 @@
 """Sockets that live and die with a topic: when it is deleted they say `gone` and close."""
 
+from collections.abc import Awaitable
+
 from scalable.api.hub import hub, topic_key
 from scalable.api.node import node
 from scalable.api.sockets.base import Socket
-from scalable.domain.errors import TopicDeleted
+from scalable.domain.errors import SubscriptionNotFound, TopicDeleted
 from scalable.services import messages
 from scalable.wire.frames import Gone
 
@@ -25,6 +27,18 @@ class FollowingSocket(Socket):
         error = TopicDeleted(topic=str(self.topic))
         self.push(Gone(topic=str(self.topic), incarnation=self.incarnation))
         self.end_by(error)
+
+    async def unless_gone(self, work: Awaitable[None]) -> None:
+        """Do work for a subscription; when that is missing because the topic is, end with the topic.
+
+        Raises SubscriptionNotFound when the subscription alone is gone.
+        """
+        try:
+            await work
+        except SubscriptionNotFound:
+            if await node.call(messages.topic_exists, incarnation=self.incarnation):
+                raise
+            self.end_with_topic()
 
     async def _watch_topic(self) -> None:
         with hub.watch(topic_key(self.incarnation)) as watch:

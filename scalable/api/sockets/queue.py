@@ -95,6 +95,7 @@ class QueueSocket(FollowingSocket):
             name=self.topic,
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
             kind=SubscriptionType.QUEUE,
+            incarnation=hello.incarnation,
         )
         self._context = QueueContext(
             topic=self.topic,
