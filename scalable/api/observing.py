@@ -50,6 +50,11 @@ class Observed:
                 observer.finish()
 
 
+def shown(path: str) -> str:
+    """A path for a line of the log: what would break the line, or hide a part of it, is escaped."""
+    return path if path.isprintable() else path.encode("unicode_escape").decode()
+
+
 class _Request:
     """One HTTP request: its status and its time."""
 
@@ -78,7 +83,7 @@ class _Request:
             logging.DEBUG if quiet else logging.INFO,
             text,
             self._scope["method"],
-            self._scope["path"],
+            shown(self._scope["path"]),
             self._status,
             seconds * 1000,
         )
@@ -116,7 +121,7 @@ class _Socket:
             metrics.SOCKETS.labels(self._kind).dec()
         metrics.SOCKET_CLOSES.labels(self._kind, str(self._code)).inc()
         seconds = time.perf_counter() - self._begun_at
-        logger.info("socket %s ended with %s after %.1f s", self._scope["path"], self._code, seconds)
+        logger.info("socket %s ended with %s after %.1f s", shown(self._scope["path"]), self._code, seconds)
 
 
 def request_id_of(scope: Scope) -> str:

@@ -16,7 +16,7 @@ from pythonjsonlogger.json import JsonFormatter
 
 from scalable import trace
 from scalable.api.executor import ServiceExecutor
-from scalable.api.observing import Observed, request_id_of
+from scalable.api.observing import Observed, request_id_of, shown
 from scalable.client import Admin, Endpoint, Producer, TopologyWatch
 from scalable.domain.names import TopicName
 from tests.processes import LiveNode
@@ -133,3 +133,12 @@ def test_log_lines_as_json_carry_what_they_are_about() -> None:
     body = json.loads(line)
     assert body["message"] == "sealed 7"
     assert (body["request_id"], body["operation_id"], body["actor"]) == ("r3", "o1", "admin")
+
+
+@pytest.mark.parametrize(
+    "path", ["/a\nb", "/a\r2026 INFO", "/a\x1b[2K", "/a\u2028b", "/a\u202eb", "/a\x00", "/\ud800"]
+)
+def test_a_path_is_one_line_of_the_log_and_all_of_it(path: str) -> None:
+    assert shown(path).isascii()
+    assert shown(path).isprintable()
+    assert shown("/topics/größe") == "/topics/größe"
