@@ -289,7 +289,8 @@ class CountsSome(Pages):
 
     @cached_property
     def count(self) -> int:
-        return int(self.object_list[:MOST_ROWS].count())
+        rows: Any = self.object_list
+        return int(rows[:MOST_ROWS].count())
 
 
 class ByValue(admin.SimpleListFilter):
