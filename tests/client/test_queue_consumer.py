@@ -13,16 +13,13 @@ import psutil
 import pytest
 
 from launch.process import ManagedProcess
-from scalable.client import Admin, Producer, QueueConsumer, QueueMessage, SyncQueueConsumer
-from scalable.client.dead_letters import default_topic
+from scalable.client import Admin, QueueConsumer, QueueMessage, SyncQueueConsumer
 from scalable.domain.errors import (
-    InvalidName,
     SubscriptionNotFound,
     SubscriptionTypeMismatch,
     TopicDeleted,
     TopicNotFound,
 )
-from scalable.domain.names import TopicName
 from tests.client.proxy import Relay
 from tests.client.test_consumer import fill
 from tests.client.test_producer import active_ids
@@ -233,104 +230,6 @@ async def test_a_negative_acknowledgement_rests_longer_each_time(live_node: Live
             assert rest >= least * 0.95
 
 
-async def test_a_message_that_nobody_can_process_becomes_a_dead_letter(
-    live_node: LiveNode, admin: Admin, topic: str
-) -> None:
-    async with Producer(live_node.url, topic, live_node.admin_token) as producer:
-        poison = await producer.send("k", b"poison", properties={"colour": "red"}, event_time_ms=5)
-        await producer.send("k", b"good")
-    options = {"max_deliveries": 3, "negative_ack_backoff": (0.0, 0.1, 2.0)}
-    tries = 0
-    async with member(live_node, topic, "a", **options) as consumer:
-        dead_letter_topic = str(consumer.dead_letter_topic)
-        assert dead_letter_topic == f"{topic}-tasks-DLQ"
-        while tries < 3:
-            message = await consumer.receive(timeout_seconds=WAIT_SECONDS)
-            if message.value == b"poison":
-                tries += 1
-                assert message.deliveries == tries
-                consumer.negative_acknowledge(message)
-            else:
-                consumer.acknowledge(message)
-        async with QueueConsumer(
-            live_node.url, await created(admin, dead_letter_topic), "undertaker", live_node.admin_token
-        ) as undertaker:
-            (letter,) = await take(undertaker, 1)
-            undertaker.acknowledge(letter)
-        assert (letter.key, letter.value, letter.event_time_ms) == ("k", b"poison", 5)
-        assert letter.properties == {
-            "colour": "red",
-            "original-topic": topic,
-            "original-subscription": "tasks",
-            "original-message-id": f"{poison.segment_id}:{poison.offset}",
-            "deliveries": "4",
-        }
-        await until(lambda: not consumer._inbox.waiting_count)
-        await consumer.flush()
-    async with member(live_node, topic, "late") as late:
-        with pytest.raises(TimeoutError):
-            await late.receive(timeout_seconds=0.5)
-
-
-async def test_a_message_that_kills_its_consumers_becomes_a_dead_letter(
-    live_node: LiveNode, admin: Admin, topic: str
-) -> None:
-    await fill(live_node, topic, 0, 1)
-    async with Relay(live_node.url) as relay:
-        for deliveries in (1, 2):
-            consumer = QueueConsumer(relay.url, topic, "tasks", live_node.admin_token, **PATIENT)
-            await consumer.start()
-            (message,) = await take(consumer, 1)
-            assert message.deliveries == deliveries
-            relay.cut()
-            await consumer._stop()
-    async with member(live_node, topic, "a", max_deliveries=2) as consumer:
-        dead_letter_topic = await created(admin, str(consumer.dead_letter_topic))
-        async with QueueConsumer(
-            live_node.url, dead_letter_topic, "undertaker", live_node.admin_token
-        ) as undertaker:
-            assert numbers(await take(undertaker, 1)) == [0]
-
-
-async def test_a_consumer_that_leaves_lets_its_dead_letters_arrive_so_that_none_is_stored_twice(
-    live_node: LiveNode, admin: Admin, topic: str
-) -> None:
-    await fill(live_node, topic, 0, 300)
-    options = {"max_deliveries": 1, "prefetch_messages": 300}
-    async with member(live_node, topic, "a", negative_ack_backoff=(0.0, 0.0, 1.0)) as consumer:
-        for message in await take(consumer, 300):
-            consumer.negative_acknowledge(message)
-    async with member(live_node, topic, "b", **options) as leaving:
-        letters = leaving._dead_letters
-        assert letters is not None
-        async with asyncio.timeout(WAIT_SECONDS):
-            while letters._producer is None or not letters._producer.pending_messages:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-    dead_letter_topic = await created(admin, f"{topic}-tasks-DLQ")
-    async with (
-        member(live_node, topic, "c", **options),
-        QueueConsumer(live_node.url, dead_letter_topic, "undertaker", live_node.admin_token) as undertaker,
-    ):
-        assert numbers(await take(undertaker, 300)) == list(range(300))
-        await until(lambda: admin.subscription(topic, "tasks")["msgBacklog"] == 0)
-        with pytest.raises(TimeoutError):
-            await undertaker.receive(timeout_seconds=0.5)
-
-
-async def test_dead_letters_wait_for_a_topic_that_cannot_be_had_and_are_not_lost(
-    live_node: LiveNode, admin: Admin, topic: str
-) -> None:
-    await fill(live_node, topic, 0, 1)
-    options = {"max_deliveries": 1, "dead_letter_topic": "topic://public/elsewhere/graves"}
-    async with member(live_node, topic, "a", **options) as consumer:
-        consumer.negative_acknowledge(await consumer.receive(timeout_seconds=WAIT_SECONDS))
-        await until(lambda: consumer._inbox.waiting_count == 1)
-        with pytest.raises(TimeoutError):
-            await consumer.receive(timeout_seconds=1)
-    async with member(live_node, topic, "b") as consumer:
-        assert numbers(await take(consumer, 1)) == [0]
-
-
 async def test_a_seek_back_opens_drained_segments_again(
     live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
 ) -> None:
@@ -409,14 +308,3 @@ def test_a_program_without_a_loop_consumes_too(live_node: LiveNode, topic: str) 
 def test_options_out_of_bounds_are_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"is not|cannot"):
         QueueConsumer("http://localhost", "topic://public/default/t", "s", "token", **options)
-
-
-async def created(admin: Admin, topic: str) -> str:
-    """A topic, once it is there."""
-    await until(lambda: topic in admin.list_topics("public/default"))
-    return topic
-
-
-def test_the_name_of_a_dead_letter_topic_must_fit() -> None:
-    with pytest.raises(InvalidName):
-        default_topic(TopicName("public", "default", "t" * 250), "tasks")
