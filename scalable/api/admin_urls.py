@@ -14,6 +14,11 @@ urlpatterns: list[URLPattern] = [
         "admin/v2/namespaces/<str:tenant>", tenants.TenantNamespacesView.as_view(), name="tenant-namespaces"
     ),
     path(
+        f"{NAMESPACE}/scalableTopicAutoScalePolicy/effective",
+        namespace_policy.EffectiveNamespacePolicyView.as_view(),
+        name="effective-namespace-policy",
+    ),
+    path(
         f"{NAMESPACE}/scalableTopicAutoScalePolicy",
         namespace_policy.NamespacePolicyView.as_view(),
         name="namespace-policy",

@@ -69,6 +69,9 @@ class Door:
     of_machinery: bool = False
     """Whether the product's own pipeline reports by it what it saw, and changes nothing that users made."""
 
+    only_asks: bool = False
+    """Whether nothing is changed by it though it is a POST, for what is asked comes in a body."""
+
     keeps_answer: bool = True
     """Whether an answer may be kept for an idempotency key: none that holds a secret."""
 
@@ -78,5 +81,5 @@ class Door:
 
     def changes(self, method: str, query: Query | None = None) -> bool:
         """Tell whether a request changes what users made: no preview does, nor what reports load."""
-        reads = method in {"GET", "HEAD"} or getattr(query, "preview", False)
+        reads = method in {"GET", "HEAD"} or self.only_asks or getattr(query, "preview", False)
         return not reads and not self.of_machinery

@@ -105,9 +105,10 @@ class ListOperationsQuery(Query):
 
 
 class ListDecisionsQuery(Query):
-    """A page, the newest first."""
+    """A page, the newest first, behind the decision with the id `before`."""
 
     limit: PageSize = 100
+    before: Identifier | None = None
 
 
 class TilesQuery(Query):
@@ -227,9 +228,25 @@ class OperationsBody(Body):
 
 
 class DecisionsBody(Body):
-    """A page of the autoscaler's decisions, the newest first."""
+    """A page of the autoscaler's decisions, the newest first; `next` is the next page's `before`."""
 
     decisions: list[dict[str, Any]]
+    next: int | None
+
+
+class EffectivePolicyBody(Body):
+    """The resolved policy, where each field comes from, and which rules it breaks."""
+
+    policy: dict[str, Any]
+    sources: dict[str, str]
+    violations: list[str]
+
+
+class DecisionPreviewBody(Body):
+    """What would be decided, and under which policy."""
+
+    decision: dict[str, Any]
+    policy: EffectivePolicyBody
 
 
 class TopicFiguresBody(Body):
@@ -252,14 +269,6 @@ class TopicFiguresPage(Body):
     topics: list[TopicFiguresBody]
     total: int
     total_exact: bool
-
-
-class EffectivePolicyBody(Body):
-    """The resolved policy, where each field comes from, and which rules it breaks."""
-
-    policy: dict[str, Any]
-    sources: dict[str, str]
-    violations: list[str]
 
 
 class LoadsBody(Body):

@@ -6,6 +6,7 @@ from scalable.api import admin_urls
 from scalable.api.paths import FIGURES, LOAD, NAMESPACE, SUBSCRIPTION, TENANT, TOPIC, TOPICS
 from scalable.api.views import (
     audit,
+    autoscaling,
     description,
     lifetimes,
     loads,
@@ -48,10 +49,17 @@ urlpatterns: list[URLPattern] = [
     path(f"{TOPIC}/operations", scaling.OperationsView.as_view(), name="operations"),
     path(f"{TOPIC}/operations/<str:operation_id>", scaling.OperationView.as_view(), name="operation"),
     path(f"{TOPIC}/operations/<str:operation_id>/abort", scaling.AbortView.as_view(), name="abort"),
-    path(f"{TOPIC}/decisions", scaling.DecisionsView.as_view(), name="decisions"),
-    path(f"{TOPIC}/autoScalePolicy", scaling.PolicyView.as_view(), name="policy"),
+    path(f"{TOPIC}/decisions", autoscaling.DecisionsView.as_view(), name="decisions"),
     path(
-        f"{TOPIC}/autoScalePolicy/effective", scaling.EffectivePolicyView.as_view(), name="effective-policy"
+        f"{TOPIC}/decisions/preview",
+        autoscaling.DecisionPreviewView.as_view(),
+        name="decision-preview",
+    ),
+    path(f"{TOPIC}/autoScalePolicy", autoscaling.PolicyView.as_view(), name="policy"),
+    path(
+        f"{TOPIC}/autoScalePolicy/effective",
+        autoscaling.EffectivePolicyView.as_view(),
+        name="effective-policy",
     ),
     path(f"{TOPIC}/loads", loads.LoadsView.as_view(), name="loads"),
     path(f"{TOPIC}/tiles", loads.TilesView.as_view(), name="tiles"),

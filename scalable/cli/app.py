@@ -12,6 +12,7 @@ import click
 from scalable.cli import (
     audit,
     consume,
+    decisions,
     find,
     layout,
     lifetimes,
@@ -43,6 +44,7 @@ MODULES = (
     layout,
     reshape,
     operations,
+    decisions,
     policies,
     lifetimes,
     subscriptions,

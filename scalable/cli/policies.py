@@ -1,4 +1,4 @@
-"""The autoscaler: policies of topics and namespaces, the resolved one, and its decisions."""
+"""The autoscaler: policies of topics and namespaces, and the resolved one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from scalable.cli.moments import as_text
 from scalable.cli.places import Place, named, place_argument
 from scalable.cli.session import Session, with_admin
-from scalable.cli.topics import epoch_option, topic_argument
+from scalable.cli.topics import epoch_option
 from scalable.cli.values import PAIR, properties_of
 from scalable.client import Admin
 from scalable.domain.names import TopicName
@@ -19,7 +18,7 @@ from scalable.domain.names import TopicName
 
 @click.group()
 def policies() -> None:
-    """Auto-scale policies of topics and namespaces: get, set, remove, effective; and the decisions."""
+    """Auto-scale policies of topics and namespaces: get, set, remove, effective."""
 
 
 @policies.command("get")
@@ -90,11 +89,14 @@ def remove_policy(session: Session, admin: Admin, place: Place, expected_epoch: 
 
 
 @policies.command("effective")
-@topic_argument
+@place_argument
 @with_admin
-def effective_policy(session: Session, admin: Admin, topic: TopicName) -> None:
-    """Show the resolved policy, with where each field comes from."""
-    body = admin.effective_policy(topic)
+def effective_policy(session: Session, admin: Admin, place: Place) -> None:
+    """Show the resolved policy of a topic or a namespace, with where each field comes from."""
+    if isinstance(place, TopicName):
+        body = admin.effective_policy(place)
+    else:
+        body = admin.effective_namespace_policy(str(place))
     if session.output.as_json:
         session.output.document(body)
         return
@@ -108,14 +110,9 @@ def effective_policy(session: Session, admin: Admin, topic: TopicName) -> None:
         session.output.document({"violations": body["violations"]})
 
 
-@policies.command("decisions")
-@topic_argument
-@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@with_admin
-def list_decisions(session: Session, admin: Admin, topic: TopicName, limit: int) -> None:
-    """List what the autoscaler decided, and why; the newest first."""
-    rows = [{**each, "at": as_text(each["atMs"])} for each in admin.decisions(topic, limit=limit)]
-    session.output.rows(rows, ("at", "rule", "action", "segmentIds", "operationId"), empty="no decisions")
+def typed_fields(fields: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """Read FIELD=VALUE ... as a policy."""
+    return _typed(properties_of(fields))
 
 
 def _typed(fields: dict[str, str]) -> dict[str, Any]:

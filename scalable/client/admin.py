@@ -242,9 +242,18 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
         """Give the resolved policy with the source of each field."""
         return self._object("GET", _path(topic, "autoScalePolicy", "effective"))
 
-    def decisions(self, topic: TopicName | str, *, limit: int = 100) -> list[Json]:
-        """List the autoscaler's decisions, the newest first."""
-        return _listed(self._json("GET", _path(topic, "decisions"), params={"limit": limit}), "decisions")
+    def decisions(self, topic: TopicName | str, *, limit: int = 100, before: int | None = None) -> list[Json]:
+        """List the autoscaler's decisions, the newest first, behind the one with the id `before`."""
+        params = {"limit": limit} | ({} if before is None else {"before": before})
+        return _listed(self._json("GET", _path(topic, "decisions"), params=params), "decisions")
+
+    def preview_decision(self, topic: TopicName | str, policy: Mapping[str, Any] | None = None) -> Json:
+        """Tell what would be decided now, under another policy of the topic's own if one is given.
+
+        Nothing is changed. Raises PolicyUnreadable, PolicyInvalid, UnknownField, SegmentsFixed.
+        """
+        body = None if policy is None else dict(policy)
+        return self._object("POST", _path(topic, "decisions", "preview"), json=body)
 
     def loads(self, topic: TopicName | str) -> Json:
         """Give the rates per segment, the pipeline's watermark and whether load is known."""

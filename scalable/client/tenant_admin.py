@@ -75,6 +75,10 @@ class TenantAdmin(RestClient):
         """Let a namespace set nothing of the auto-scale policy; raises NamespaceNotFound."""
         self._call("DELETE", _policy_path(namespace))
 
+    def effective_namespace_policy(self, namespace: str) -> Json:
+        """Give the policy of topics that set nothing themselves, with the source of each field."""
+        return self._object("GET", f"{_policy_path(namespace)}/effective")
+
     def topics_page(
         self,
         namespace: str,

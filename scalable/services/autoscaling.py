@@ -15,14 +15,16 @@ from django.db import transaction
 from scalable import announce
 from scalable.domain.autoscale import Decision, Merge, Rebucket, Split, decide
 from scalable.domain.decision import Action, GuardCode
-from scalable.domain.errors import ScalableError, TopicNotFound
+from scalable.domain.errors import ScalableError, SegmentsFixed, TopicNotFound
 from scalable.domain.flaps import undoes
-from scalable.domain.policy import AutoScalePolicy
-from scalable.services.evaluation_inputs import Inputs, read_inputs
+from scalable.domain.names import TopicName
+from scalable.domain.policy import AutoScalePolicy, EffectivePolicy, parse_override, resolve, validate
+from scalable.services.evaluation_inputs import Inputs, inputs_under, read_inputs
 from scalable.services.scaling import OperationView, request_merge, request_rebucket, request_split
 from scalable.store import decisions as store
 from scalable.store import evaluations, loads, topics
 from scalable.store.clock import database_now, milliseconds, moment
+from scalable.store.decisions import DecisionView
 from scalable.store.evaluations import Begun, Settled
 from scalable.store.topics import TopicView
 
@@ -91,6 +93,35 @@ def evaluate_topic(*, incarnation: int) -> Decision | None:
     if name is None:
         raise TopicNotFound(topic=f"#{incarnation}")
     return None
+
+
+def preview_decision(*, name: TopicName, override: object = None) -> tuple[Decision, EffectivePolicy]:
+    """Tell what would be decided about a topic now, under another policy of its own if one is given.
+
+    Nothing is changed. Raises TopicNotFound, SegmentsFixed; UnknownField, PolicyUnreadable and PolicyInvalid
+    as the setting of that policy.
+    """
+    parsed = None if override is None else parse_override(override)
+    topic = topics.read(name)
+    if name.tenant == store.SYSTEM_TENANT:
+        raise SegmentsFixed(topic=str(name))
+    own = topic.auto_scale_policy if parsed is None else parsed
+    effective = resolve(topic=own, namespace=topic.namespace_policy)
+    if parsed is not None:
+        validate(effective.policy)
+    now_ms = milliseconds(database_now())
+    return decide(inputs_under(topic, effective.policy, now_ms=now_ms).snapshot, now_ms), effective
+
+
+def list_decisions(*, name: TopicName, limit: int, before: int | None = None) -> list[DecisionView]:
+    """List what was decided about a topic, the newest first, behind the one with the id `before`.
+
+    Raises TopicNotFound.
+    """
+    found = store.newest(name, limit=limit, before=before)
+    if not found:
+        topics.read(name)
+    return found
 
 
 def _wake_where_load_turned() -> None:

@@ -8,8 +8,9 @@ from django.conf import settings
 
 from scalable.domain.autoscale import Snapshot
 from scalable.domain.policy import AutoScalePolicy, resolve
+from scalable.domain.recent import Recent
 from scalable.services.loads import WATERMARK_WINDOWS, load_known
-from scalable.services.recent_loads import Recent, recent_loads, wants_recent
+from scalable.services.recent_loads import recent_loads, wants_recent
 from scalable.store import decisions as store
 from scalable.store import loads
 from scalable.store.decisions import Consumers
@@ -36,12 +37,6 @@ def read_inputs(topics: Sequence[TopicView], *, now_ms: int, complain: Complaint
     return [_inputs(topic, policies[topic.incarnation], facts, now_ms) for topic in ruled]
 
 
-def resolve_policy(topic: TopicView, override: Mapping[str, Any] | None = None) -> AutoScalePolicy:
-    """Resolve a topic's policy, as it is or with another override of the topic's own."""
-    own = topic.auto_scale_policy if override is None else override
-    return resolve(topic=own, namespace=topic.namespace_policy).policy
-
-
 def inputs_under(topic: TopicView, policy: AutoScalePolicy, *, now_ms: int) -> Inputs:
     """Read what is known of one topic, judged under a policy that need not be its own."""
     return _inputs(topic, policy, _read_facts([topic], {topic.incarnation: policy}, now_ms), now_ms)
@@ -60,7 +55,8 @@ def _policies(topics: Collection[TopicView], complain: Complaint) -> dict[int, A
     policies = {}
     for topic in topics:
         try:
-            policies[topic.incarnation] = resolve_policy(topic)
+            resolved = resolve(topic=topic.auto_scale_policy, namespace=topic.namespace_policy)
+            policies[topic.incarnation] = resolved.policy
         except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
             complain(topic, error)
     return policies

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db import transaction
 
-from scalable.domain.policy import parse_override, resolve, validate
+from scalable.domain.policy import EffectivePolicy, parse_override, resolve, validate
 from scalable.services import auditing
 from scalable.services.lifetimes import Lifetimes
 from scalable.store import namespaces as store
@@ -26,6 +26,11 @@ def settings_of(*, tenant: str, namespace: str) -> NamespaceSettings:
     row = store.settings_of(tenant, namespace)
     lifetimes = Lifetimes(row.retention_seconds, row.session_grace_seconds)
     return NamespaceSettings(row.auto_scale_policy, lifetimes, row.deleting, row.created_at_ms)
+
+
+def effective_policy(*, tenant: str, namespace: str) -> EffectivePolicy:
+    """Resolve the policy of topics that set nothing themselves, with sources; raises NamespaceNotFound."""
+    return resolve(namespace=store.settings_of(tenant, namespace).auto_scale_policy)
 
 
 def set_auto_scale_policy(*, tenant: str, namespace: str, override: object, actor: str) -> None:

@@ -1,20 +1,16 @@
-"""The last minutes of load by parts of segments, for the policies that look at them (beyond PIP-483)."""
+"""The last minutes of load, for the policies that look at them (beyond PIP-483)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
-from scalable.domain.load import LoadRecord, SegmentRates, Trend
+from scalable.domain.load import LoadRecord
 from scalable.domain.policy import AutoScalePolicy
+from scalable.domain.recent import MINUTE_MS, TREND_MINUTES, Minute, Recent, recent
+from scalable.store import loads as store
+from scalable.store.clock import moment
 from scalable.store.topics import TopicView
 
-
-@dataclass(frozen=True, slots=True)
-class Recent:
-    """Of one topic: rates of equally wide parts of segments, where loads are heading, and their peaks."""
-
-    heat: Mapping[int, Sequence[float]] = field(default_factory=dict)
-    trends: Mapping[int, Trend] = field(default_factory=dict)
-    peaks: Mapping[int, SegmentRates] = field(default_factory=dict)
+LONGEST_PEAK_SECONDS = 3_600
+TILES_LIMIT = 50_000
 
 
 def wants_recent(policy: AutoScalePolicy) -> bool:
@@ -34,5 +30,16 @@ def recent_loads(
     *,
     now_ms: int,
 ) -> dict[int, Recent]:
-    """Read the last minutes of the topics whose policies look at them."""
-    return {}
+    """Read the last minutes of the topics whose policies look at them, an hour at most, in one statement."""
+    wanting = {each.incarnation: each for each in topics if wants_recent(policies[each.incarnation])}
+    if not wanting:
+        return {}
+    peak_seconds = {key: min(policies[key].merge_peak_seconds, LONGEST_PEAK_SECONDS) for key in wanting}
+    span_ms = max(round(max(peak_seconds.values()) * 1000), TREND_MINUTES * MINUTE_MS) + MINUTE_MS
+    minutes: dict[int, list[Minute]] = {key: [] for key in wanting}
+    for key, tile in store.recent_tiles(wanting, since=moment(max(0, now_ms - span_ms)), limit=TILES_LIMIT):
+        minutes[key].append(Minute(tile.segment_id, tile.minute_ms, tile.mean))
+    return {
+        key: recent(topic.layout, minutes[key], loads[key], now_ms=now_ms, peak_seconds=peak_seconds[key])
+        for key, topic in wanting.items()
+    }

@@ -19,18 +19,16 @@ from scalable.domain.operations import OperationKind, Outcome, Phase, may_abort
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services import auditing
-from scalable.store import decisions, topics
 from scalable.store import operations as store
-from scalable.store.decisions import SYSTEM_TENANT, DecisionView
+from scalable.store import topics
+from scalable.store.decisions import SYSTEM_TENANT
 from scalable.store.operations import OperationView
 from scalable.store.topics import TopicView
 
 __all__ = [
-    "DecisionView",
     "OperationView",
     "abort_operation",
     "get_operation",
-    "list_decisions",
     "list_operations",
     "request_merge",
     "request_rebucket",
@@ -249,11 +247,3 @@ def delete_children(operation: OperationView) -> None:
     port = segment_port()
     for child_id in operation.plan.child_ids:
         port.delete(SegmentKey(operation.incarnation, child_id))
-
-
-def list_decisions(*, name: TopicName, limit: int) -> list[DecisionView]:
-    """List what the autoscaler decided about a topic, newest first; raises TopicNotFound."""
-    found = decisions.newest(name, limit=limit)
-    if not found:
-        topics.read(name)
-    return found

@@ -32,6 +32,7 @@ DELETE FROM scalable_decision AS old
 class DecisionView:
     """A decision of the autoscaler: action None means that it left the topic alone."""
 
+    decision_id: int
     at_ms: int
     action: str | None
     rule: str
@@ -42,6 +43,7 @@ class DecisionView:
     def to_json(self) -> dict[str, Any]:
         """Give the decision as REST and frames show it."""
         return {
+            "id": self.decision_id,
             "atMs": self.at_ms,
             "action": self.action,
             "rule": self.rule,
@@ -92,11 +94,13 @@ def operations_in_flight(incarnations: Collection[int]) -> dict[int, int]:
     return dict(rows.values_list("topic_id").annotate(count=Count("pk")))
 
 
-def newest(name: TopicName, *, limit: int) -> list[DecisionView]:
-    """List a topic's decisions, newest first."""
+def newest(name: TopicName, *, limit: int, before: int | None = None) -> list[DecisionView]:
+    """List a topic's decisions, newest first; ids rise with time, so that `before` is where a page ended."""
     rows = DecisionRow.objects.filter(
         topic__namespace__tenant=name.tenant, topic__namespace__name=name.namespace, topic__name=name.name
     )
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
     return [_view(row) for row in rows.order_by("-at", "-pk")[:limit]]
 
 
@@ -133,6 +137,7 @@ def _row(entry: Entry) -> DecisionRow:
 
 def _view(row: DecisionRow) -> DecisionView:
     return DecisionView(
+        decision_id=row.pk,
         at_ms=milliseconds(row.at),
         action=row.action,
         rule=row.rule,

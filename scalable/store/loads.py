@@ -147,6 +147,13 @@ def read_tiles(topic_id: int, *, first: datetime, last: datetime, limit: int) ->
     ]
 
 
+def recent_tiles(topic_ids: Collection[int], *, since: datetime, limit: int) -> Iterable[tuple[int, Tile]]:
+    """The newest `limit` tiles of topics since a minute, each with its topic."""
+    rows = LoadTile.objects.filter(topic_id__in=topic_ids, minute__gte=since).order_by("-minute")
+    for row in rows[:limit]:
+        yield row.topic_id, Tile(row.segment_id, milliseconds(row.minute), tuple(row.mean), tuple(row.peak))
+
+
 def _load_record(row: SegmentLoad) -> LoadRecord:
     rates = SegmentRates(row.msg_rate_in, row.bytes_rate_in, row.msg_rate_out, row.bytes_rate_out)
     return LoadRecord(rates=rates, modified_at_ms=milliseconds(row.modified_at))

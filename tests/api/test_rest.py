@@ -6,7 +6,7 @@ import time
 import pytest
 
 from scalable.domain.names import TopicName
-from scalable.services import messages, topics
+from scalable.services import autoscaling, messages, topics
 from scalable.wire.batch import Record, decode_batch, encode_batch
 from tests.api.rest import NAMESPACE, Orders, Rest, drive
 
@@ -200,8 +200,41 @@ def test_subscriptions(rest: Rest, orders: Orders) -> None:
     assert [each["name"] for each in rest.json(path)["subscriptions"]] == ["bill"]
 
 
+def test_decisions_are_listed_page_by_page(rest: Rest, orders: Orders) -> None:
+    for enabled in (False, True, False):
+        rest.call("POST", f"{orders.path}/autoScalePolicy", {"enabled": enabled})
+        autoscaling.evaluate_topic(incarnation=topics.get_topic(name=ORDERS).incarnation)
+    first = rest.json(f"{orders.path}/decisions?limit=2")
+    assert len(first["decisions"]) == 2
+    rest_of_them = rest.json(f"{orders.path}/decisions?limit=2&before={first['next']}")
+    assert [each["rule"] for each in rest_of_them["decisions"]] == ["DISABLED"]
+    assert rest_of_them["next"] is None
+
+
+def test_what_would_be_decided_is_told_under_this_policy_and_another(rest: Rest, orders: Orders) -> None:
+    path = f"{orders.path}/decisions/preview"
+    told = rest.call("POST", path).json()
+    assert told["decision"]["action"] is None
+    assert told["policy"]["sources"]["enabled"] == "default"
+    told = rest.call("POST", path, {"enabled": False}).json()
+    assert (told["decision"]["rule"], told["policy"]["sources"]["enabled"]) == ("DISABLED", "topic")
+    assert rest.refused("POST", path, {"minSegments": 9, "maxSegments": 8}) == (412, "policy_invalid")
+    assert rest.refused("POST", path, {"minSegments": "many"}) == (400, "policy_unreadable")
+    assert rest.json(f"{orders.path}/decisions") == {"decisions": [], "next": None}
+
+
+def test_the_policy_of_a_namespace_is_resolved_with_its_sources(rest: Rest) -> None:
+    path = "/admin/v2/namespaces/public/default/scalableTopicAutoScalePolicy"
+    rest.call("POST", path, {"profile": "recommended", "maxSegments": 7})
+    effective = rest.json(f"{path}/effective")
+    named = {
+        field: effective["sources"][field] for field in ("maxSegments", "maxSplitChildren", "minSegments")
+    }
+    assert named == {"maxSegments": "namespace", "maxSplitChildren": "profile", "minSegments": "default"}
+
+
 def test_decisions_are_listed(rest: Rest, orders: Orders) -> None:
-    assert rest.json(f"{orders.path}/decisions") == {"decisions": []}
+    assert rest.json(f"{orders.path}/decisions") == {"decisions": [], "next": None}
 
 
 def test_head_is_get_without_a_body(rest: Rest, orders: Orders) -> None:

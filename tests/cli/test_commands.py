@@ -76,7 +76,6 @@ def test_each_command_explains_itself(offline_command: Command, name: str) -> No
         ("lifetimes", "get", "public"),
         ("properties", "set", "public/default/x"),
         ("properties", "set", "public/default/x", "a=b", "--clear"),
-        ("policies", "effective", "public/default"),
         ("tenants", "update", "acme"),
         ("tenants", "update", "acme", "-r", "boss", "--no-admin-roles"),
         ("permissions", "grant", "public/default/x/y", "role", "consume"),

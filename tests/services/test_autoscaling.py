@@ -86,7 +86,7 @@ def due_in_seconds(topic: TopicView) -> float:
 
 def rules(topic: TopicView) -> list[str]:
     """Give the rules of the journal, newest first."""
-    return [row.rule for row in scaling.list_decisions(name=topic.name, limit=99)]
+    return [row.rule for row in autoscaling.list_decisions(name=topic.name, limit=99)]
 
 
 def operations(topic: TopicView) -> list[tuple[str, str, tuple[int, ...]]]:
@@ -228,7 +228,7 @@ def test_loads_that_become_unknown_by_the_clock_alone_are_noticed() -> None:
     assert evaluate_due_topics() == [topic.incarnation]
     (held,) = [
         guard
-        for guard in scaling.list_decisions(name=topic.name, limit=1)[0].explanation["heldBy"]
+        for guard in autoscaling.list_decisions(name=topic.name, limit=1)[0].explanation["heldBy"]
         if guard["guard"] == "LOAD_UNKNOWN"
     ]
     assert "since" in held["detail"]
@@ -266,7 +266,7 @@ def test_a_hot_segment_is_split_through_the_common_way_in() -> None:
     decision = evaluate_topic(incarnation=topic.incarnation)
     assert decision is not None
     assert operations(topic) == [("autoscaler", "msgRateIn", (1,))]
-    kept = scaling.list_decisions(name=topic.name, limit=9)
+    kept = autoscaling.list_decisions(name=topic.name, limit=9)
     (operation,) = scaling.list_operations(name=topic.name, limit=9)
     assert [(row.action, row.rule, row.segment_ids, row.operation_id) for row in kept] == [
         ("SPLIT", "msgRateIn", (1,), operation.operation_id)
@@ -284,7 +284,7 @@ def test_cold_neighbours_are_merged_down_to_the_minimum() -> None:
         report(topic, {segment.segment_id: COLD for segment in layout_of(topic).active})
     assert len(layout_of(topic).active) == 2
     assert {(actor, reason) for actor, reason, _ in operations(topic)} == {("autoscaler", "cold")}
-    assert scaling.list_decisions(name=topic.name, limit=1)[0].rule == "MIN_SEGMENTS"
+    assert autoscaling.list_decisions(name=topic.name, limit=1)[0].rule == "MIN_SEGMENTS"
 
 
 def test_more_stream_consumers_than_segments_split_the_busiest_though_loads_are_unknown() -> None:
@@ -308,7 +308,7 @@ def test_nothing_is_decided_while_an_operation_is_in_flight() -> None:
     manual = scaling.request_split(name=topic.name, segment_id=1, actor=ACTOR)
     evaluate_topic(incarnation=topic.incarnation)
     assert operations(topic) == [(ACTOR, "manual", (1,))]
-    assert scaling.list_decisions(name=topic.name, limit=1)[0].rule == "OPERATION_IN_FLIGHT"
+    assert autoscaling.list_decisions(name=topic.name, limit=1)[0].rule == "OPERATION_IN_FLIGHT"
     drive(manual)
     evaluate_topic(incarnation=topic.incarnation)
     assert operations(topic)[0] == ("autoscaler", "msgRateIn", (0,))
@@ -326,7 +326,7 @@ def test_cooldowns_count_from_manual_operations_and_survive_in_the_rows(merge: b
     report(topic, {segment.segment_id: rates for segment in layout_of(topic).active})
     evaluate_topic(incarnation=topic.incarnation)
     expected = "MERGE_COOLDOWN" if merge else "SPLIT_COOLDOWN"
-    assert scaling.list_decisions(name=name, limit=1)[0].rule == expected
+    assert autoscaling.list_decisions(name=name, limit=1)[0].rule == expected
     assert len(operations(topic)) == 1
 
 
@@ -344,11 +344,11 @@ def test_the_journal_keeps_a_decision_only_when_it_says_something_new() -> None:
     revision = topics.get_topic(name=topic.name).revision
     for _ in range(3):
         evaluate_topic(incarnation=topic.incarnation)
-    assert [row.rule for row in scaling.list_decisions(name=topic.name, limit=9)] == ["DISABLED"]
+    assert [row.rule for row in autoscaling.list_decisions(name=topic.name, limit=9)] == ["DISABLED"]
     assert topics.get_topic(name=topic.name).revision == revision + 1
     topics.set_auto_scale_policy(name=topic.name, override=EAGER, actor=ACTOR)
     evaluate_topic(incarnation=topic.incarnation)
-    assert [row.rule for row in scaling.list_decisions(name=topic.name, limit=9)] == [
+    assert [row.rule for row in autoscaling.list_decisions(name=topic.name, limit=9)] == [
         "LOAD_UNKNOWN",
         "DISABLED",
     ]
@@ -361,7 +361,7 @@ def test_the_journal_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         override = {"enabled": bool(number % 2)}
         topics.set_auto_scale_policy(name=topic.name, override=override, actor=ACTOR)
         evaluate_topic(incarnation=topic.incarnation)
-    assert len(scaling.list_decisions(name=topic.name, limit=99)) == 5
+    assert len(autoscaling.list_decisions(name=topic.name, limit=99)) == 5
 
 
 def test_system_topics_are_left_alone() -> None:
@@ -399,7 +399,7 @@ def test_a_contradictory_policy_holds_everything_still_and_says_so() -> None:
     report(topic, {0: HOT})
     evaluate_topic(incarnation=topic.incarnation)
     assert operations(topic) == []
-    assert scaling.list_decisions(name=topic.name, limit=1)[0].rule == "POLICY_INVALID"
+    assert autoscaling.list_decisions(name=topic.name, limit=1)[0].rule == "POLICY_INVALID"
 
 
 @pytest.mark.django_db(transaction=True)

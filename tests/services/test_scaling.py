@@ -25,7 +25,7 @@ from scalable.domain.errors import (
 )
 from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind, Outcome, Phase
-from scalable.services import scaling, topics
+from scalable.services import autoscaling, scaling, topics
 from scalable.services.topics import TopicView
 from tests.topology import ACTOR, drive, layout_of, make_topic, request, store_ids, topic_name
 
@@ -206,11 +206,11 @@ def test_an_operation_belongs_to_its_topic() -> None:
 def test_lists_of_an_unknown_topic_are_refused_and_of_a_quiet_one_empty() -> None:
     quiet = make_topic("quiet")
     assert scaling.list_operations(name=quiet.name, limit=1) == []
-    assert scaling.list_decisions(name=quiet.name, limit=1) == []
+    assert autoscaling.list_decisions(name=quiet.name, limit=1) == []
     with pytest.raises(TopicNotFound):
         scaling.list_operations(name=topic_name("nobody"), limit=1)
     with pytest.raises(TopicNotFound):
-        scaling.list_decisions(name=topic_name("nobody"), limit=1)
+        autoscaling.list_decisions(name=topic_name("nobody"), limit=1)
 
 
 def test_a_request_is_announced_once_it_is_committed(

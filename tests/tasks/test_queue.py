@@ -13,7 +13,7 @@ from scalable import announce
 from scalable.announce import ConsumersChanged
 from scalable.domain.operations import OperationKind, Outcome
 from scalable.models import Namespace
-from scalable.services import namespaces, scaling, topics
+from scalable.services import autoscaling, namespaces, scaling, topics
 from scalable.services.topics import TopicView
 from scalable.store import evaluations
 from scalable.store.operations import read
@@ -82,7 +82,7 @@ def test_a_changed_group_of_consumers_is_evaluated_by_a_worker(
 
 
 def _decided(topic: TopicView) -> bool:
-    return bool(scaling.list_decisions(name=topic.name, limit=1))
+    return bool(autoscaling.list_decisions(name=topic.name, limit=1))
 
 
 def test_a_broker_that_is_down_fails_no_request_and_the_sweep_heals_it(

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from scalable.api.authentication import actor_of
 from scalable.api.doors import Door
+from scalable.api.serializers import EffectivePolicyBody
 from scalable.api.views.base import DoorView, body_of, namespace_of
 from scalable.domain.access import Right
 from scalable.domain.errors import NamespaceNotFound, PolicyInvalid, PolicyUnreadable
@@ -53,3 +54,20 @@ class NamespacePolicyView(DoorView):
     def delete(self, request: Request, **path: str) -> Response:
         namespace_policies.remove_auto_scale_policy(**namespace_of(path), actor=actor_of(request))
         return Response(status=204)
+
+
+class EffectiveNamespacePolicyView(DoorView):
+    """The policy of topics that set nothing themselves."""
+
+    tag = "Autoscaler"
+    doors = {
+        "GET": Door(
+            summary="Get the resolved policy of a namespace with the source of each field",
+            right=Right.LOOKUP,
+            answers={200: EffectivePolicyBody},
+            errors=(NamespaceNotFound,),
+        ),
+    }
+
+    def get(self, request: Request, **path: str) -> Response:
+        return Response(namespace_policies.effective_policy(**namespace_of(path)).to_json())

@@ -1,4 +1,4 @@
-"""Splits, merges and rebuckets, their operations, and the autoscaler's policy and decisions."""
+"""Splits, merges and rebuckets, and their operations."""
 
 from collections.abc import Callable
 from functools import partial
@@ -11,10 +11,6 @@ from scalable.api.authentication import actor_of
 from scalable.api.doors import Door
 from scalable.api.layout_bodies import PreviewBody, preview_body
 from scalable.api.serializers import (
-    DecisionsBody,
-    EffectivePolicyBody,
-    EpochQuery,
-    ListDecisionsQuery,
     ListOperationsQuery,
     MergeBody,
     OperationBody,
@@ -36,8 +32,6 @@ from scalable.domain.errors import (
     OperationNotAbortable,
     OperationNotFound,
     OperationNotRetriable,
-    PolicyInvalid,
-    PolicyUnreadable,
     SegmentClaimed,
     SegmentNotActive,
     SegmentNotFound,
@@ -46,7 +40,7 @@ from scalable.domain.errors import (
     SegmentTooNarrow,
     TopicNotFound,
 )
-from scalable.services import previewing, scaling, topics
+from scalable.services import previewing, scaling
 from scalable.services.previewing import Preview
 from scalable.services.scaling import OperationView as StoredOperation
 
@@ -267,89 +261,3 @@ class RetryView(DoorView):
             actor=actor_of(request),
         )
         return answer_operation(request, start)
-
-
-class DecisionsView(DoorView):
-    """What the autoscaler decided."""
-
-    tag = "Autoscaler"
-    doors = {
-        "GET": Door(
-            summary="List decisions, the newest first",
-            right=Right.LOOKUP,
-            query=ListDecisionsQuery,
-            answers={200: DecisionsBody},
-            errors=(TopicNotFound,),
-        ),
-    }
-
-    def get(self, request: Request, **path: str) -> Response:
-        limit = self.query(ListDecisionsQuery).limit
-        decisions = scaling.list_decisions(name=topic_of(path), limit=limit)
-        return Response({"decisions": [decision.to_json() for decision in decisions]})
-
-
-class PolicyView(DoorView):
-    """A topic's own policy: what it sets over namespace and defaults."""
-
-    tag = "Autoscaler"
-    doors = {
-        "GET": Door(
-            summary="Get the topic's own policy; 204 when it sets nothing",
-            right=Right.LOOKUP,
-            answers={200: dict[str, Any], 204: None},
-            errors=(TopicNotFound,),
-        ),
-        "POST": Door(
-            summary="Replace the topic's own policy",
-            right=Right.ADMIN,
-            query=EpochQuery,
-            body=dict[str, Any],
-            answers={204: None},
-            errors=(TopicNotFound, PolicyUnreadable, PolicyInvalid, EpochMoved),
-        ),
-        "DELETE": Door(
-            summary="Remove the topic's own policy",
-            right=Right.ADMIN,
-            query=EpochQuery,
-            answers={204: None},
-            errors=(TopicNotFound, EpochMoved),
-        ),
-    }
-
-    def get(self, request: Request, **path: str) -> Response:
-        override = topics.get_auto_scale_policy(name=topic_of(path))
-        return Response(status=204) if override is None else Response(override)
-
-    def post(self, request: Request, **path: str) -> Response:
-        override = body_of(request, dict[str, Any])
-        topics.set_auto_scale_policy(
-            name=topic_of(path),
-            override=override,
-            expected_epoch=self.query(EpochQuery).epoch,
-            actor=actor_of(request),
-        )
-        return Response(status=204)
-
-    def delete(self, request: Request, **path: str) -> Response:
-        topics.remove_auto_scale_policy(
-            name=topic_of(path), expected_epoch=self.query(EpochQuery).epoch, actor=actor_of(request)
-        )
-        return Response(status=204)
-
-
-class EffectivePolicyView(DoorView):
-    """The policy that rules a topic."""
-
-    tag = "Autoscaler"
-    doors = {
-        "GET": Door(
-            summary="Get the resolved policy with the source of each field",
-            right=Right.LOOKUP,
-            answers={200: EffectivePolicyBody},
-            errors=(TopicNotFound,),
-        ),
-    }
-
-    def get(self, request: Request, **path: str) -> Response:
-        return Response(topics.effective_policy(name=topic_of(path)).to_json())
