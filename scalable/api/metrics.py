@@ -1,4 +1,4 @@
-"""What this node tells Prometheus of itself; it names no topic, and no tenant."""
+"""What a node tells Prometheus: of itself, and of the installation what every node tells alike."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from scalable.api import bus
+from scalable.api.figures import FigureCollector
 from scalable.api.node import node
 from scalable.api.sampler import sampler
 
@@ -68,6 +69,7 @@ def _gauges() -> Iterator[Metric]:
 
 
 REGISTRY.register(NodeCollector())
+REGISTRY.register(FigureCollector())
 ProcessCollector(registry=REGISTRY)
 PlatformCollector(registry=REGISTRY)
 

@@ -92,11 +92,19 @@ def lock_incarnation(incarnation: int) -> TopicView:
 def lock_many(incarnations: Collection[int], *, skip_locked: bool) -> list[TopicView]:
     """Lock those of the topics that exist, in the order of their incarnations, and read them."""
     rows = TopicRow.objects.filter(pk__in=incarnations).select_related("namespace").order_by("pk")
-    locked = list(rows.select_for_update(no_key=True, of=("self",), skip_locked=skip_locked))
-    segments: dict[int, list[SegmentRow]] = {row.pk: [] for row in locked}
+    return _views(list(rows.select_for_update(no_key=True, of=("self",), skip_locked=skip_locked)))
+
+
+def read_many(incarnations: Collection[int]) -> list[TopicView]:
+    """Read those of the topics that exist; each layout may be younger than the row that it came with."""
+    return _views(list(TopicRow.objects.filter(pk__in=incarnations).select_related("namespace")))
+
+
+def _views(rows: Sequence[TopicRow]) -> list[TopicView]:
+    segments: dict[int, list[SegmentRow]] = {row.pk: [] for row in rows}
     for segment in SegmentRow.objects.filter(topic_id__in=segments):
         segments[segment.topic_id].append(segment)
-    return [_view(row, segments[row.pk]) for row in locked]
+    return [_view(row, segments[row.pk]) for row in rows]
 
 
 def hold(incarnation: int) -> None:

@@ -73,7 +73,7 @@ def _share(segment: Any, part: int) -> float:
     """Give how much of a 32nd of the hash space lies in a segment."""
     start, end = part * 2_048, (part + 1) * 2_048
     common = min(segment.hash_range.end + 1, end) - max(segment.hash_range.start, start)
-    return max(0, common) / 2_048
+    return float(max(0, common) / 2_048)
 
 
 def test_recommended_is_woken_by_the_minutes_of_load_and_others_are_not() -> None:
@@ -105,7 +105,7 @@ def test_several_actions_are_taken_at_once_and_told_in_one_decision() -> None:
 def test_an_action_that_is_refused_stops_no_other_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = ruled(segments=2, maxActionsPerTick=2)
     report(topic, dict.fromkeys(range(2), HOT))
-    asked = autoscaling.request_split
+    asked = scaling.request_split
 
     def refuse_the_first(**request: Any) -> Any:
         if request["segment_id"] == 0:
