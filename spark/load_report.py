@@ -24,10 +24,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from scalable.domain.names import TopicName
+from spark.options import FORMAT
 from spark.rest import NodeClient, NodeRefused, NodeUnavailable
 from spark.samples import SAMPLES_TOPIC, sample_rows
 from spark.session import make_session
-from spark.source import FORMAT
 from spark.state import LoadState, LoadUpdate, decode_state, encode_state
 from spark.state_files import StateFiles
 

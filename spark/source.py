@@ -1,24 +1,23 @@
-"""A PySpark data source that reads a scalable topic as a stream: `spark.readStream.format("scalable-topic")`.
+"""The PySpark data source `scalable-topic`: a topic is read and written, at once or as a stream.
 
-Options: `url` of a node, `topic` (topic://tenant/namespace/name), `token` or `tokenFile`, `starting`
-(earliest, latest, or a checkpoint as JSON), `maxMessagesPerSegment` of one trigger, `maxBytesPerRequest`,
-`patienceSeconds` for a node that is away. Segments are partitions and the offset is a `Checkpoint`, so
-Spark's own checkpoint directory is all that a query needs to go on.
+Options of readers: `url` of a node, `topic` (topic://tenant/namespace/name), `token` or `tokenFile`,
+`starting` (earliest, latest, or a checkpoint as JSON), `ending` of a batch (latest, or a checkpoint as JSON),
+`maxMessagesPerSegment` of one trigger, `maxBytesPerRequest`, `patienceSeconds` for a node that is away.
+Segments are partitions and the offset is a `Checkpoint`, so Spark's own checkpoint directory is all that a
+query needs to go on. Options of writers are in `spark.sink`.
 """
 
 # ruff: noqa: N802 - PySpark names the methods
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -27,15 +26,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from scalable.domain.checkpoint import Checkpoint, checkpoint_from_json
-from scalable.domain.names import TopicName
+from scalable.domain.checkpoint import Checkpoint, checkpoint_from_json, resume
 from scalable.wire.batch import Record, decode_batch, decode_header
-from spark.rest import NodeClient, NodeRefused, TopicExtents
+from spark.options import FORMAT, SourceOptions, sink_options, source_options
+from spark.rest import NodeRefused, TopicExtents
+from spark.sink import TopicStreamWriter, TopicWriter
 
-FORMAT = "scalable-topic"
-DEFAULT_MAX_MESSAGES = 10_000
-DEFAULT_MAX_BYTES = 4 * 1024 * 1024
-DEFAULT_PATIENCE_SECONDS = 60
 PRUNED = "segment_not_found"
 
 logger = logging.getLogger(__name__)
@@ -63,17 +59,6 @@ class TopicChanged(Exception):
     """The topic of a stream's checkpoint was deleted; one of the same name is another topic."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """What a stream was asked for; see the module's description."""
-
-    topic: TopicName
-    node: NodeClient
-    starting: Literal["earliest", "latest"] | Checkpoint
-    max_messages: int
-    max_bytes: int
-
-
 @dataclass
 class SegmentSlice(InputPartition):
     """The messages of one segment from `first` up to, not including, `end`: one Spark task."""
@@ -81,6 +66,10 @@ class SegmentSlice(InputPartition):
     segment_id: int
     first: int
     end: int
+
+
+NOTHING = SegmentSlice(0, 0, 0)
+"""Where there is nothing to read: into an empty list Spark would put a partition of its own."""
 
 
 class ScalableTopicSource(DataSource):
@@ -95,9 +84,70 @@ class ScalableTopicSource(DataSource):
         """One row a message; `offset` counts the messages of its segment."""
         return SCHEMA
 
+    def reader(self, schema: StructType) -> TopicReader:
+        """Make a reader of a batch; raises ValueError for a missing or unreadable option."""
+        return TopicReader(source_options(self.options))
+
     def streamReader(self, schema: StructType) -> TopicStreamReader:
-        """Make a reader by the options; raises ValueError for a missing or unreadable one."""
-        return TopicStreamReader(_parse_options(self.options))
+        """Make a reader of a stream; raises ValueError for a missing or unreadable option."""
+        return TopicStreamReader(source_options(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
+        """Make a writer of a batch; raises ValueError for options, columns, and the mode overwrite."""
+        return TopicWriter(sink_options(self.options, named_by_query=False), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
+        """Make a writer of a stream; raises ValueError for options, columns, and the mode complete."""
+        return TopicStreamWriter(sink_options(self.options, named_by_query=True), schema, overwrite=overwrite)
+
+
+class TopicReader(DataSourceReader):
+    """Reads what a topic holds between two checkpoints; `read` runs on executors."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One slice for each segment with something to read, parents before their children.
+
+        Raises TopicChanged, and InvalidParameter for a checkpoint that the topic never had.
+        """
+        extents = self._options.node.extents(self._options.topic)
+        before = resume(self._start(extents), extents.segments, {}).positions
+        after = self._end(extents)
+        slices = [
+            SegmentSlice(segment_id, first, after[segment_id])
+            for segment_id, first in sorted(before.items())
+            if first < after[segment_id]
+        ]
+        return slices or [NOTHING]
+
+    def _start(self, extents: TopicExtents) -> Checkpoint:
+        match self._options.starting:
+            case "earliest":
+                return Checkpoint.earliest(extents.incarnation)
+            case "latest":
+                return Checkpoint.latest(extents.incarnation, extents.segments)
+            case checkpoint:
+                return self._of_this_topic(checkpoint, extents)
+
+    def _end(self, extents: TopicExtents) -> Mapping[int, int]:
+        ends = {segment_id: extent.end_offset for segment_id, extent in extents.segments.items()}
+        if self._options.ending is None:
+            return ends
+        given = self._of_this_topic(self._options.ending, extents)
+        # A segment without an entry was unread when the checkpoint was taken, or read to its end before.
+        known = resume(given, extents.segments, {}).positions
+        return {segment_id: known.get(segment_id, 0) for segment_id in ends}
+
+    def _of_this_topic(self, checkpoint: Checkpoint, extents: TopicExtents) -> Checkpoint:
+        _require_same_topic(self._options, checkpoint, extents)
+        return checkpoint
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one slice; see `read_slice`."""
+        assert isinstance(partition, SegmentSlice)
+        return read_slice(self._options, partition)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -125,8 +175,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next trigger reads."""
         checkpoint = checkpoint_from_json(start)
         extents = self._target or self._options.node.extents(self._options.topic)
-        if extents.incarnation != checkpoint.incarnation:
-            raise TopicChanged(f"{self._options.topic} was deleted and made again since the checkpoint")
+        _require_same_topic(self._options, checkpoint, extents)
         return checkpoint.advance(extents.segments, max_messages=_max_messages(limit)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
@@ -143,69 +192,37 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one slice; a page of batches becomes one Arrow batch.
-
-        What was trimmed or pruned since the slice was planned is skipped: Spark repeats a planned slice after
-        a crash, however much later, and would never come past it.
-        """
+        """Read one slice; see `read_slice`."""
         assert isinstance(partition, SegmentSlice)
-        options, offset = self._options, partition.first
-        while offset < partition.end:
-            try:
-                page = options.node.batches(
-                    options.topic, partition.segment_id, offset=offset, max_bytes=options.max_bytes
-                )
-            except NodeRefused as refusal:
-                if refusal.code != PRUNED:
-                    raise
-                logger.warning(
-                    "Messages from %s of segment %s are gone: pruned", offset, partition.segment_id
-                )
-                return
-            if page.next_offset <= offset:
-                raise NodeRefused(f"messages from {offset} of segment {partition.segment_id} are gone")
-            yield _arrow_batch(partition, page.batches)
-            offset = page.next_offset
+        return read_slice(self._options, partition)
 
 
-def _parse_options(options: Mapping[str, str]) -> SourceOptions:
-    missing = [name for name in ("url", "topic") if not options.get(name)]
-    if missing or not (options.get("token") or options.get("tokenFile")):
-        raise ValueError(f"the format {FORMAT} needs the options url, topic, and token or tokenFile")
-    token = options.get("token") or Path(options["tokenFile"]).read_text().strip()
-    return SourceOptions(
-        topic=TopicName.parse(options["topic"]),
-        node=NodeClient(
-            options["url"].rstrip("/"),
-            token,
-            patience_seconds=_positive(options, "patienceSeconds", DEFAULT_PATIENCE_SECONDS),
-        ),
-        starting=_starting(options.get("starting", "earliest")),
-        max_messages=_positive(options, "maxMessagesPerSegment", DEFAULT_MAX_MESSAGES),
-        max_bytes=_positive(options, "maxBytesPerRequest", DEFAULT_MAX_BYTES),
-    )
+def read_slice(options: SourceOptions, part: SegmentSlice) -> Iterator[pa.RecordBatch]:
+    """Read one slice; a page of batches becomes one Arrow batch.
+
+    What was trimmed or pruned since the slice was planned is skipped: Spark repeats a planned slice after a
+    crash, however much later, and would never come past it.
+    """
+    offset = part.first
+    while offset < part.end:
+        try:
+            page = options.node.batches(
+                options.topic, part.segment_id, offset=offset, max_bytes=options.max_bytes
+            )
+        except NodeRefused as refusal:
+            if refusal.code != PRUNED:
+                raise
+            logger.warning("Messages from %s of segment %s are gone: pruned", offset, part.segment_id)
+            return
+        if page.next_offset <= offset:
+            raise NodeRefused(f"messages from {offset} of segment {part.segment_id} are gone")
+        yield _arrow_batch(part, page.batches)
+        offset = page.next_offset
 
 
-def _starting(text: str) -> Literal["earliest", "latest"] | Checkpoint:
-    match text.strip():
-        case "earliest":
-            return "earliest"
-        case "latest":
-            return "latest"
-        case checkpoint if checkpoint.startswith("{"):
-            try:
-                return checkpoint_from_json(json.loads(checkpoint))
-            except json.JSONDecodeError as error:
-                raise ValueError(f"starting is not a checkpoint: {error}") from error
-        case _:
-            raise ValueError(f"starting is earliest, latest or a checkpoint as JSON, not {text!r}")
-
-
-def _positive(options: Mapping[str, str], name: str, default: int) -> int:
-    text = options.get(name, str(default))
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise ValueError(f"{name} is {text!r}, but must be a whole number of at least 1")
-    return int(text)
+def _require_same_topic(options: SourceOptions, checkpoint: Checkpoint, extents: TopicExtents) -> None:
+    if extents.incarnation != checkpoint.incarnation:
+        raise TopicChanged(f"{options.topic} was deleted and made again since the checkpoint")
 
 
 def _max_messages(limit: ReadLimit) -> int | None:
