@@ -12,6 +12,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from scalable.domain.broker_settings import change_threshold, policy_defaults
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 MIB = 1024 * 1024
 
@@ -116,6 +118,8 @@ SCALABLE_RETENTION_SWEEP_SECONDS = _number("SCALABLE_RETENTION_SWEEP_SECONDS", 3
 SCALABLE_ENTRY_BUCKET_BUDGET = _whole("SCALABLE_ENTRY_BUCKET_BUDGET", 4)
 SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT = _whole("SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT", 1_024)
 SCALABLE_AUTOSCALE_TICK_SECONDS = _number("SCALABLE_AUTOSCALE_TICK_SECONDS", 1)
+SCALABLE_POLICY_DEFAULTS = policy_defaults(os.environ)
+SCALABLE_LOAD_CHANGE_THRESHOLD = change_threshold(os.environ)
 SCALABLE_FLAP_WINDOW_SECONDS = _number("SCALABLE_FLAP_WINDOW_SECONDS", 3_600)
 SCALABLE_METRICS_TOPICS = _whole("SCALABLE_METRICS_TOPICS", 50)
 SCALABLE_METRICS_SEGMENTS = _whole("SCALABLE_METRICS_SEGMENTS", 1_000)

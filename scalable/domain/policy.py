@@ -191,21 +191,26 @@ def _shown(value: object) -> str:
 
 
 def resolve(
-    topic: Mapping[str, Any] | None = None, namespace: Mapping[str, Any] | None = None
+    topic: Mapping[str, Any] | None = None,
+    namespace: Mapping[str, Any] | None = None,
+    *,
+    defaults: Mapping[str, Any] | None = None,
 ) -> EffectivePolicy:
     """Combine two parsed overrides with the profile and the defaults, field by field, the topic's first.
 
     The profile is the topic's, else the namespace's, else `pip-483`; what a level sets wins over it. A field
     in which the profile does not differ from the defaults comes from those. Nothing is raised for a
-    contradictory result: see `validate` for writing and `violations` for acting.
+    contradictory result: see `validate` for writing and `violations` for acting. `defaults` are what the
+    installation sets in place of PIP-483's.
     """
     topic, namespace = topic or {}, namespace or {}
-    profile = topic.get("profile", namespace.get("profile", DEFAULTS["profile"]))
+    base = {**DEFAULTS, **(defaults or {})}
+    profile = topic.get("profile", namespace.get("profile", base["profile"]))
     levels: tuple[tuple[PolicySource, Mapping[str, Any]], ...] = (
         (PolicySource.TOPIC, topic),
         (PolicySource.NAMESPACE, namespace),
         (PolicySource.PROFILE, PROFILES.get(profile, {})),
-        (PolicySource.DEFAULT, DEFAULTS),
+        (PolicySource.DEFAULT, base),
     )
     values: dict[str, Any] = {}
     sources: dict[str, PolicySource] = {}

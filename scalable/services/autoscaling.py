@@ -18,8 +18,9 @@ from scalable.domain.decision import Action, GuardCode
 from scalable.domain.errors import ScalableError, SegmentsFixed, TopicNotFound
 from scalable.domain.flaps import undoes
 from scalable.domain.names import TopicName
-from scalable.domain.policy import AutoScalePolicy, EffectivePolicy, parse_override, resolve, validate
+from scalable.domain.policy import AutoScalePolicy, EffectivePolicy, parse_override, validate
 from scalable.services.evaluation_inputs import Inputs, inputs_under, read_inputs
+from scalable.services.policies import resolve
 from scalable.services.scaling import OperationView, request_merge, request_rebucket, request_split
 from scalable.store import decisions as store
 from scalable.store import evaluations, loads, topics

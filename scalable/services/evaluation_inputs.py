@@ -7,9 +7,10 @@ from typing import Any
 from django.conf import settings
 
 from scalable.domain.autoscale import Snapshot
-from scalable.domain.policy import AutoScalePolicy, resolve
+from scalable.domain.policy import AutoScalePolicy
 from scalable.domain.recent import Recent
 from scalable.services.loads import WATERMARK_WINDOWS, load_known
+from scalable.services.policies import resolve
 from scalable.services.recent_loads import recent_loads, wants_recent
 from scalable.store import decisions as store
 from scalable.store import loads

@@ -5,13 +5,14 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
 from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
 from scalable.domain.load import LoadRecord, SegmentRates, is_material
 from scalable.domain.names import TopicName
-from scalable.domain.policy import resolve
+from scalable.services.policies import resolve
 from scalable.store import evaluations, topics
 from scalable.store import loads as store
 from scalable.store.clock import database_now, milliseconds, moment
@@ -186,9 +187,10 @@ def _write_changes(rates: Mapping[SegmentRef, SegmentRates]) -> int:
 
 
 def _material(rates: Mapping[SegmentRef, SegmentRates]) -> dict[SegmentRef, SegmentRates]:
+    threshold = settings.SCALABLE_LOAD_CHANGE_THRESHOLD
     records = store.load_records({incarnation for incarnation, _ in rates})
     written = {ref: record.rates for ref, record in records.items()}
-    return {ref: current for ref, current in rates.items() if is_material(written.get(ref), current)}
+    return {ref: rate for ref, rate in rates.items() if is_material(written.get(ref), rate, threshold)}
 
 
 def _announce(incarnations: set[int]) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 from django.db import transaction
 
-from scalable.domain.policy import EffectivePolicy, parse_override, resolve, validate
+from scalable.domain.policy import EffectivePolicy, parse_override, validate
 from scalable.services import auditing
 from scalable.services.lifetimes import Lifetimes
+from scalable.services.policies import resolve
 from scalable.store import namespaces as store
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from scalable.domain.keyspace import HashRange
 from scalable.domain.names import TopicName
-from scalable.domain.policy import resolve
 from scalable.services import messages
+from scalable.services.policies import resolve
 from scalable.store import sampling as store
 from scalable.store import subscriptions
 from scalable.store.sampling import UNSAMPLED_TENANT, SampledTopic

@@ -11,10 +11,11 @@ from scalable.domain.access import Scope
 from scalable.domain.errors import SegmentClaimed, TopicExists
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.names import TopicName
-from scalable.domain.policy import EffectivePolicy, parse_override, resolve, validate
+from scalable.domain.policy import EffectivePolicy, parse_override, validate
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services import auditing, grants
+from scalable.services.policies import resolve
 from scalable.store import operations, overview
 from scalable.store import topics as store
 from scalable.store.clock import database_now, milliseconds

@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from scalable.domain.errors import TopicNotFound
 from scalable.domain.names import TopicName
-from scalable.domain.policy import resolve
 from scalable.domain.segment import Segment
 from scalable.services import loads
+from scalable.services.policies import resolve
 from scalable.services.topics import ensure_topic
 from scalable.store import decisions, operations
 from scalable.store import watching as store

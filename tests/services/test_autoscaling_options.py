@@ -130,7 +130,7 @@ def test_runs_of_cold_neighbours_merge_in_one_operation() -> None:
 
 def test_the_lane_of_entry_buckets_serves_consumers_of_a_cold_topic_without_a_split() -> None:
     topic = ruled(segments=2, profile="pulsar-5.0", rebucketCooldownSeconds=600)
-    report(topic, dict.fromkeys(range(2), {**COLD, "msgRateIn": 1.0}))
+    report(topic, {key: {**COLD, "msgRateIn": 1.0} for key in range(2)})
     subscribe(topic, "stream", consumers=8)
     Subscription.objects.filter(topic_id=topic.incarnation).update(key_shared=True)
     evaluate_topic(incarnation=topic.incarnation)
@@ -289,3 +289,37 @@ def test_a_load_that_swings_about_its_threshold_is_no_reason_to_flap() -> None:
         finish(topic)
     assert len(operations(topic)) == 1
     assert Evaluation.objects.get(pk=topic.incarnation).flaps == 0
+
+
+def test_the_settings_of_the_installation_rule_where_nothing_else_does(settings: Any) -> None:
+    settings.SCALABLE_POLICY_DEFAULTS = {"maxSegments": 1}
+    topic = make_topic("default", segments=1)
+    report(topic, {0: HOT})
+    evaluate_topic(incarnation=topic.incarnation)
+    assert rules(topic)[0] == "MAX_SEGMENTS"
+    assert topics.effective_policy(name=topic.name).policy.max_segments == 1
+
+
+def test_the_settings_say_which_change_is_written(settings: Any) -> None:
+    settings.SCALABLE_LOAD_CHANGE_THRESHOLD = 0.5
+    topic = make_topic("wobbling", segments=1)
+    report(topic, {0: {**COLD, "msgRateIn": 100.0}})
+    report(topic, {0: {**COLD, "msgRateIn": 149.0}})
+    assert loads.topic_loads(name=topic.name).loads[0].rates.msg_rate_in == 100
+    report(topic, {0: {**COLD, "msgRateIn": 151.0}})
+    assert loads.topic_loads(name=topic.name).loads[0].rates.msg_rate_in == 151
+
+
+def test_one_failure_to_read_is_made_up_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = ruled(segments=1)
+    report(topic, {0: HOT})
+    read = autoscaling.read_inputs
+
+    def fail_once(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(autoscaling, "read_inputs", read)
+        raise RuntimeError("the loads cannot be read")
+
+    monkeypatch.setattr(autoscaling, "read_inputs", fail_once)
+    assert evaluate_due_topics() == [topic.incarnation]
+    assert operations(topic) == [("autoscaler", "msgRateIn", (0,))]
+    assert Evaluation.objects.get(pk=topic.incarnation).evaluated_at is not None
