@@ -42,7 +42,7 @@ export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medi
 
 /** What came of a decision, in words: the rule that fired, or the guard that held it back. @param {{action: string|null, rule: string}} decision */
 export function verdict({ action, rule }) {
-  if (action) return `${action === "SPLIT" ? "split" : "merge"} by ${rule}`;
+  if (action) return `${action.toLowerCase()} by ${rule}`;
   return rule === rule.toUpperCase() ? `held by ${rule.toLowerCase().replaceAll("_", " ")}` : `no change, ${rule}`;
 }
 

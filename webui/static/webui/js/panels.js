@@ -35,7 +35,11 @@ export class Panels {
     this.topic = null;
     this.selected = null;
     this.chosen = new Set();
+    this.journalOf = undefined;
+    this.journalNext = null;
     document.getElementById("merge").addEventListener("click", () => this.askMerge());
+    document.getElementById("journal").parentElement.addEventListener("toggle", () => this.drawJournal());
+    document.getElementById("journal-more").addEventListener("click", () => this.drawJournal(this.journalNext));
   }
 
   /** @param {import("./model.js").Topic} topic */
@@ -44,6 +48,7 @@ export class Panels {
     this.drawSegments();
     this.drawOperations();
     this.drawDecision();
+    this.drawJournal();
     this.drawSelected();
   }
 
@@ -161,6 +166,25 @@ export class Panels {
       document.getElementById("decision").append(element("p", { class: "note" }, "The load is not known: no report within three windows. Load rules hold still."));
   }
 
+  /** Fetch the journal's newest page when it is open and has something new; `before` fetches the next one. */
+  async drawJournal(before = null) {
+    const newest = this.topic?.detail?.decision?.id ?? null;
+    const place = document.getElementById("journal");
+    if (!(/** @type {HTMLDetailsElement} */ (place.parentElement).open) || (before === null && newest === this.journalOf)) return;
+    if (before === null) this.journalOf = newest;
+    try {
+      const { body } = await call("GET", `${this.path}/decisions?limit=20${before === null ? "" : `&before=${before}`}`);
+      const lines = body.decisions.map(entry);
+      if (before === null) place.replaceChildren(...(lines.length ? lines : [element("li", { class: "note" }, "Nothing yet.")]));
+      else place.append(...lines);
+      this.journalNext = body.next;
+      document.getElementById("journal-more").hidden = body.next === null;
+    } catch (error) {
+      this.journalOf = undefined;
+      place.replaceChildren(element("li", { class: "note" }, `The journal cannot be read: ${error.message}`));
+    }
+  }
+
   drawSelected() {
     const one = this.topic?.segments.get(this.selected);
     const pairs = !one ? [element("p", { class: "note" }, "Choose a segment in the map or the table.")] : [element("dl", { class: "pairs" },
@@ -199,16 +223,35 @@ function operation(one) {
 }
 
 function decisionParts(decision) {
-  const what = decision.action ? `${decision.action === "SPLIT" ? "Split" : "Merge"} of ${decision.segmentIds.join(", ")}` : "No change";
-  const { fired, heldBy = [], margins = [], nextEligibleAtMs } = decision.explanation;
+  const what = decision.action ? actionsOf(decision).join("; ") : "No change";
+  const { fired, heldBy = [], margins = [], nextEligibleAtMs, flaps, refused = [] } = decision.explanation;
   const next = nextEligibleAtMs ? [element("p", { class: "note" }, `Next possible at ${clock(nextEligibleAtMs)}.`)] : [];
   return [
     element("p", {}, element("b", {}, what), ` · ${verdict(decision)}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
+    ...(flaps ? [element("p", { class: "banner error" }, "This takes back what was done shortly before: the thresholds may be too near each other.")] : []),
     ...list("Fired", fired ? [fired] : [], margin),
+    ...list("Refused", refused, (one) => one.reason),
     ...list("Held back by", heldBy, guard),
     ...list("Nearest to acting", margins, margin),
     ...next,
   ];
+}
+
+/** Each action of a decision in words; older entries of the journal name only the first. */
+function actionsOf({ action, segmentIds, explanation }) {
+  const all = explanation.actions?.length ? explanation.actions : [{ action, segmentIds }];
+  return all.map((one) => {
+    const parts = one.cuts?.length > 1 ? ` into ${one.cuts.length + 1}` : one.bucketCount ? ` to ${one.bucketCount} entry buckets` : "";
+    return `${NAMES[one.action]} of ${one.segmentIds.join(", ")}${parts}`;
+  });
+}
+
+/** A line of the journal: when, what, and why or what held it back. */
+function entry(decision) {
+  const { heldBy = [], fired, flaps } = decision.explanation;
+  const why = decision.action ? fired ? margin(fired) : decision.rule : heldBy.length ? heldBy.map(guard).join("; ") : decision.rule;
+  return element("li", {}, element("span", { class: "note" }, `${moment(decision.atMs)} `),
+    decision.action ? element("b", {}, actionsOf(decision).join("; ")) : "no change", ` · ${why}${flaps ? " · takes back an earlier change" : ""}`);
 }
 
 function list(title, items, sentence) {
