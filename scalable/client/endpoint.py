@@ -68,11 +68,12 @@ class Endpoint:
     def at(self, url: str | None) -> Endpoint:
         """Give the same caller at one node, with the others to fall back to; at no node in particular: this.
 
-        The answer moves on by itself, so a leader that died does not change which node others use.
+        The answer moves on by itself, so a leader that died does not change which node others use. A node
+        that does not know who leads says so by an empty address, and one that has none by what is none.
         """
-        if url is None:
+        first = (url or "").strip().rstrip("/")
+        if not _is_of_a_node(first):
             return self
-        first = url.rstrip("/")
         return Endpoint((first, *(known for known in self.urls if known != first)), self.token, tls=self.tls)
 
     def socket_url(self, kind: str, about: TopicName | NamespaceName, *more: str) -> str:

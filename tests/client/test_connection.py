@@ -9,11 +9,19 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.typing import Subprotocol
 
 from launch.ports import free_port
-from scalable.client import Admin, ConnectionLost, Endpoint, FrameOverLimit, Producer, StreamConsumer
+from scalable.client import (
+    Admin,
+    CheckpointConsumer,
+    ConnectionLost,
+    Endpoint,
+    FrameOverLimit,
+    Producer,
+    StreamConsumer,
+)
 from scalable.client.connection import LONGEST_PAUSE_SECONDS, Backoff, keep_running, least_pause_seconds
-from scalable.domain.errors import PermitsExceeded, ReaderTooSlow, TooManyRequests, TopicDeleted
+from scalable.domain.errors import NotLeader, PermitsExceeded, ReaderTooSlow, TooManyRequests, TopicDeleted
 from scalable.domain.names import TopicName
-from scalable.wire.frames import SUBPROTOCOL
+from scalable.wire.frames import SUBPROTOCOL, ErrorFrame, encode
 
 TOPIC = "topic://public/default/t"
 
@@ -86,6 +94,31 @@ async def test_a_frame_above_the_servers_limit_is_not_sent_again() -> None:
         with pytest.raises(FrameOverLimit):
             await Producer(f"http://127.0.0.1:{port}", TOPIC, "token").start(timeout_seconds=60)
     assert connections <= 2, "a producer has a produce socket and a watch"
+
+
+@pytest.mark.parametrize("url", ["", "node-1"])
+async def test_a_node_that_does_not_lead_and_names_no_address_is_asked_again(url: str) -> None:
+    asked_thrice = asyncio.Event()
+    hellos = 0
+
+    async def refuse(socket: ServerConnection) -> None:
+        nonlocal hellos
+        hellos += "hello" in str(await socket.recv())
+        error = NotLeader(topic=TOPIC, url=url)
+        await socket.send(encode(ErrorFrame(**error.to_json())))
+        if hellos == 3:
+            asked_thrice.set()
+
+    async with serve(refuse, "127.0.0.1", 0, subprotocols=[Subprotocol(SUBPROTOCOL)]) as server:
+        port = server.sockets[0].getsockname()[1]
+        consumer = CheckpointConsumer(f"http://127.0.0.1:{port}", TOPIC, "token", group="g")
+        starting = asyncio.create_task(consumer.start(timeout_seconds=60))
+        await asyncio.wait(
+            {starting, asyncio.create_task(asked_thrice.wait())}, return_when="FIRST_COMPLETED"
+        )
+        assert asked_thrice.is_set()
+        starting.cancel()
+        await asyncio.wait({starting})
 
 
 async def test_a_node_that_is_not_there_is_named_as_the_reason() -> None:

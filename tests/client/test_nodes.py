@@ -37,7 +37,12 @@ def test_a_named_node_is_preferred_and_the_others_stand_in() -> None:
     leader.failed("http://b")
     assert (leader.url, endpoint.url) == ("http://a", "http://a")
     assert endpoint.at("http://elsewhere").urls == ("http://elsewhere", "http://a", "http://b")
-    assert endpoint.at(None) is endpoint
+
+
+@pytest.mark.parametrize("url", [None, "", " ", "node-1", "http://", "http://node:port"])
+def test_a_node_that_names_no_address_changes_nothing(url: str | None) -> None:
+    endpoint = Endpoint("http://a,http://b", "token")
+    assert endpoint.at(url) is endpoint
 
 
 @pytest.mark.parametrize("urls", [[], "http://a,", ["http://a", "b"]])
