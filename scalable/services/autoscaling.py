@@ -87,13 +87,18 @@ def evaluate_topic(*, incarnation: int) -> Decision | None:
     Nothing is decided about topics of the system itself, whose segments are fixed: the answer is None.
     Raises TopicNotFound.
     """
-    judged = _evaluate([incarnation], skip_locked=False)
-    if judged:
-        return judged[0].decision
+    found = evaluate_topics(incarnations=[incarnation])
+    if found:
+        return found[0]
     name = topics.find_name(incarnation)
     if name is None:
         raise TopicNotFound(topic=f"#{incarnation}")
     return None
+
+
+def evaluate_topics(*, incarnations: Collection[int]) -> list[Decision]:
+    """Decide about these topics now as `evaluate_topic` does; those that are gone or fixed are left out."""
+    return [judged.decision for judged in _evaluate(incarnations, skip_locked=False)]
 
 
 def preview_decision(*, name: TopicName, override: object = None) -> tuple[Decision, EffectivePolicy]:
