@@ -1,5 +1,7 @@
 """What of a path is lost once its percent escapes are resolved, and must not be."""
 
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from django.http import HttpRequest
@@ -15,7 +17,12 @@ def check_path(request: HttpRequest) -> None:
 
     Raises InvalidName. A server that does not tell the path as it was sent has nothing to check.
     """
-    raw: bytes = getattr(request, "scope", {}).get("raw_path") or b""
+    check_scope(getattr(request, "scope", {}))
+
+
+def check_scope(scope: Mapping[str, Any]) -> None:
+    """Refuse such a path of a request or handshake that is not Django's; raises InvalidName."""
+    raw: bytes = scope.get("raw_path") or b""
     shown = raw.decode("latin-1")[:SHOWN_CHARACTERS]
     if _QUOTED_SLASH in raw.lower():
         raise InvalidName(field="path", value=shown, problem="a name in it contains '/'")

@@ -1,10 +1,13 @@
 """Names that want to be something else: from their making to their end all works, or they are refused."""
 
+import json
 from collections.abc import Iterator
 from urllib.parse import quote
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from tests.processes import LiveNode
 
@@ -138,3 +141,15 @@ def test_a_quoted_slash_opens_no_other_door(admin: httpx.Client) -> None:
     ask(admin, "PUT", f"{orders}/subscriptions/s")
     assert ask(admin, "DELETE", f"{orders}%2Fsubscriptions%2Fs").status_code == 400
     assert len(ask(admin, "GET", f"{orders}/subscriptions").json()["subscriptions"]) == 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["topics/public/%ff", "topics/public%2fdefault", "lookup/public/default/%C3%28", "queue/a/b/c%2Fd"],
+)
+async def test_sockets_refuse_what_would_become_another_name(live_node: LiveNode, path: str) -> None:
+    address = f"{live_node.socket_url}/ws/v2/scalable/{path}"
+    with pytest.raises(InvalidStatus) as refusal:
+        await connect(address, additional_headers=live_node.headers, proxy=None)
+    answer = refusal.value.response
+    assert (answer.status_code, json.loads(answer.body)["code"]) == (400, "invalid_name")

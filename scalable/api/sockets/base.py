@@ -19,6 +19,7 @@ from django.conf import settings
 from scalable import trace
 from scalable.api.doorkeeper import doorkeeper
 from scalable.api.errors import answer_of, close_code_of, internal_error
+from scalable.api.raw_path import check_scope
 from scalable.api.sockets.handshake import pass_of, subprotocol_of, topic_of
 from scalable.api.sockets.lane import Lane, Message, Send
 from scalable.api.sockets.outbox import Ending, Outbox
@@ -198,6 +199,7 @@ class Socket(AsyncConsumer):
             if settings.SCALABLE_READ_ONLY and self.right is not Right.LOOKUP:
                 raise ReadOnly
             trace.name_actor(self.subject.role)
+            check_scope(self.scope)
             self.read_path()
         except Exception as error:
             await self._deny(error if isinstance(error, ScalableError) else internal_error(error))
