@@ -11,7 +11,7 @@ from urllib.parse import quote
 import httpx
 
 from scalable.client.connection import ConnectionLost, Endpoint, Urls
-from scalable.domain.errors import IdempotencyKeyBusy, IdempotencyKeysFull, error_from_json
+from scalable.domain.errors import IdempotencyKeyBusy, IdempotencyKeysFull, InvalidName, error_from_json
 from scalable.domain.names import TopicName
 
 ROOT = "/admin/v2/scalable"
@@ -22,6 +22,8 @@ LOST_ANSWERS = 1
 BUSY_ANSWERS = 60
 """So often the answer of a request is asked for that is still worked on."""
 REPEAT_SECONDS = 0.5
+PATH_STEPS = frozenset({".", ".."})
+"""What the HTTP client resolves before it asks."""
 
 Json = dict[str, Any]
 
@@ -126,8 +128,12 @@ def _error_of(answer: httpx.Response) -> Exception:
 
 
 def quoted(*parts: object) -> str:
-    """Join parts to a path, each quoted whole."""
-    return "/".join(quote(str(part), safe="") for part in parts)
+    """Join parts to a path, each quoted whole; raises InvalidName for one that would lead to another path."""
+    names = [str(part) for part in parts]
+    for name in names:
+        if name in PATH_STEPS:
+            raise InvalidName(field="name", value=name, problem="it is a path step")
+    return "/".join(quote(name, safe="") for name in names)
 
 
 def topic_path(topic: TopicName | str, *more: object) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from scalable.api.views.description import description
 from scalable.client import Admin, AsyncAdmin
+from scalable.domain.errors import InvalidName
 
 NAMESPACE, TOPIC, SUBSCRIPTION = "t/n", "topic://t/n/x", "s"
 SEGMENT = "segment://t/n/x/0000-ffff-0"
@@ -198,3 +199,21 @@ def test_a_preview_is_asked_for_and_nothing_else(server: tuple[str, list[tuple[s
         admin.preview_rebucket(TOPIC, 0, 2)
     assert all("preview=true" in address for _, address in asked)
     assert [operation_of(*each) for each in asked] == ["postSplit", "postMerge", "postRebucket"]
+
+
+@pytest.mark.parametrize("step", [".", ".."])
+def test_no_name_leads_to_another_path(step: str) -> None:
+    """The HTTP client would resolve it, and ask for all tokens instead of for one."""
+    with Admin("http://127.0.0.1:9", "token") as admin:
+        asked: list[Callable[[], Any]] = [
+            lambda: admin.revoke_token(step),
+            lambda: admin.topics_led(step),
+            lambda: admin.tenant(step),
+            lambda: admin.delete_namespace(f"public/{step}"),
+            lambda: admin.revoke_on_namespace(NAMESPACE, step),
+            lambda: admin.subscription(TOPIC, step),
+            lambda: admin.operation(TOPIC, step),
+        ]
+        for ask in asked:
+            with pytest.raises(InvalidName):
+                ask()
