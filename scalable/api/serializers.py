@@ -3,6 +3,7 @@
 Names are those of the wire. The OpenAPI description is made from these types (`scalable.api.schema`).
 """
 
+import json
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
@@ -324,12 +325,30 @@ class PositionsBody(Body):
 def read_body(data: bytes, shape: Any) -> Any:
     """Read a JSON body of a type; raises UnreadableBody, UnknownField."""
     try:
-        return msgspec.json.decode(data, type=shape)
+        body = msgspec.json.decode(data, type=shape)
+        _check_names(data)
     except msgspec.ValidationError as error:
         _raise_unknown_field(error, shape)
         raise UnreadableBody(problem=str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UnreadableBody(problem=str(error)) from error
+    return body
+
+
+def _check_names(data: bytes) -> None:
+    """Refuse an object that has a name twice, of which readers take one or the other; raises UnreadableBody.
+
+    Numbers are left as they are written: only the names count.
+    """
+    json.loads(data, object_pairs_hook=_refuse_repeated_names, parse_int=str, parse_float=str, strict=False)
+
+
+def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> None:
+    names: set[str] = set()
+    for name, _ in pairs:
+        if name in names:
+            raise UnreadableBody(problem=f"the name {name[:100]!r} is in one object twice")
+        names.add(name)
 
 
 def read_query(parameters: QueryDict, shape: type[_Query]) -> _Query:

@@ -71,6 +71,8 @@ PATHS: list[Refusal] = [
     ("PUT", f"{NAMESPACE}/x", b'{"owner":"\\ud800"}', 400, "unreadable_body"),
     ("PUT", f"{NAMESPACE}/x", {"owner": LONG * 17}, 400, "unreadable_body"),
     ("PUT", f"{NAMESPACE}/x", {f"p{number}": "" for number in range(101)}, 400, "unreadable_body"),
+    ("PUT", f"{NAMESPACE}/x", b'{"owner":"a","owner":"b"}', 400, "unreadable_body"),
+    ("PUT", f"{NAMESPACE}/x", b'{"owner":"a","\\u006fwner":"a"}', 400, "unreadable_body"),
     ("PUT", f"{NAMESPACE}/x", ["owner"], 400, "unreadable_body"),
     ("PUT", f"{NAMESPACE}/x", b"{", 400, "unreadable_body"),
     ("PUT", f"{NAMESPACE}/x", b"\xff\xfe", 400, "unreadable_body"),
