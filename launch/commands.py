@@ -1,4 +1,4 @@
-"""What `./run` does once the environment stands: `up`, `demo`, `soak`, `test`, `check`, `bench`."""
+"""What `./run` does once the environment stands: `up`, `demo`, `soak`, `replay`, `test`, `check`, `bench`."""
 
 import argparse
 import os
@@ -17,6 +17,7 @@ from launch.prepare import PASSWORD_FILE, SUPERUSER
 from launch.process import ROOT, LaunchError
 from launch.supervisor import Report
 from launch.tls import Tls
+from replay import command
 
 FAST_TESTS = ("tests/domain", "tests/wire", "tests/store", "tests/services")
 DEFAULT_DATA = ROOT / ".data"
@@ -210,6 +211,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "up": up,
     "demo": run_demo,
     "soak": run_soak,
+    "replay": command.main,
     "test": test,
     "check": check.main,
     "bench": bench,

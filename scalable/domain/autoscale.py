@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from scalable.domain.autoscale_buckets import bucket_wishes, is_for_splits
-from scalable.domain.autoscale_merges import cold_margin, merge_wishes
+from scalable.domain.autoscale_merges import cold_margin, coldest_pair, merge_wishes, room_wishes
 from scalable.domain.autoscale_splits import consumer_margin, consumer_wishes, load_margin, load_wishes
 from scalable.domain.autoscale_view import Snapshot, View, ids_of
 from scalable.domain.decision import (
@@ -62,8 +62,17 @@ def _passes(view: View) -> Iterator[list[Wish]]:
     yield for_consumers
     yield bucket_wishes(view)
     if not for_consumers:
-        yield load_wishes(view)
+        for_load = load_wishes(view)
+        yield for_load
+        if view.policy.merge_makes_room and any(
+            each.code is GuardCode.MAX_SEGMENTS for each in _guards(for_load)
+        ):
+            yield room_wishes(view, max(view.scores.values()), len(for_load))
     yield merge_wishes(view)
+
+
+def _guards(wishes: list[Wish]) -> Iterator[Guard]:
+    return (guard for wish in wishes for guard in wish.guards)
 
 
 def _within_bounds(view: View, wishes: list[Wish]) -> list[Wish]:
@@ -109,8 +118,7 @@ def _fired(view: View, wishes: list[Wish]) -> Decision:
 
 
 def _unfired(view: View, topic_guards: tuple[Guard, ...], wishes: list[Wish]) -> Decision:
-    of_wishes = (guard for wish in wishes for guard in wish.guards)
-    held_by = (*topic_guards, *of_wishes, *_load_guards(view))
+    held_by = (*topic_guards, *_guards(wishes), *_load_guards(view))
     instants = (wish.next_eligible_at_ms for wish in wishes)
     return Decision(
         rule=held_by[0].code.value if held_by else STEADY,
@@ -156,11 +164,6 @@ def _margins(view: View) -> Iterator[Margin]:
     if view.known:
         hottest = min(view.known, key=lambda each: (-view.scores[each.segment_id], each.segment_id))
         yield load_margin(view, hottest)
-    pairs = (pair for pair in zip(view.active, view.active[1:], strict=False) if set(pair) <= set(view.known))
-    coldest = min((cold_margin(view, pair) for pair in pairs), key=_ratio, default=None)
+    coldest = coldest_pair(view)
     if coldest:
-        yield coldest
-
-
-def _ratio(margin: Margin) -> float:
-    return margin.current / margin.threshold if margin.threshold else float("inf")
+        yield cold_margin(view, coldest)

@@ -10,6 +10,8 @@ from scalable.domain.decision import COLD_RULE, Guard, GuardCode, Margin, Merge,
 from scalable.domain.layout import Segment
 
 Run = tuple[Segment, ...]
+ROOM_RULE = "makes-room"
+ROOM_SHARE = 0.75
 
 
 def merge_wishes(view: View) -> list[Wish]:
@@ -37,12 +39,41 @@ def _soonest_first(view: View, pair: Run, guards: Sequence[Guard]) -> tuple[bool
     return for_good, max(instants, default=0), _combined(view, pair)
 
 
+def room_wishes(view: View, hottest: float, wanted: int) -> list[Wish]:
+    """Give up to so many merges that make room at the cap for splits: pairs well below the hottest segment.
+
+    What they would carry together is at most three quarters of it, so that each exchange lowers the highest
+    load; that the pair was busier lately, or is young, does not matter where a segment is overloaded now.
+    """
+    if len(view.active) <= _fewest(view):
+        return []
+    limit = [ROOM_SHARE * hottest * each for each in view.split_limits]
+    pairs = [
+        (ratio(added(view.demand[segment_id] for segment_id in ids_of(pair)), view.split_limits), pair)
+        for pair in pairwise(view.known)
+        if _adjacent(pair)
+    ]
+    wishes: list[Wish] = []
+    taken: set[int] = set()
+    for warmth, pair in sorted(pairs, key=lambda each: each[0]):
+        if warmth > ROOM_SHARE * hottest or len(wishes) == wanted:
+            break
+        if taken.isdisjoint(ids_of(pair)) and not any(_capacity_guards(view, pair)):
+            taken.update(ids_of(pair))
+            index = view.hottest_metric(pair[0].segment_id)
+            rate = sum(view.demand[segment_id][index] for segment_id in ids_of(pair))
+            margin = Margin(ROOM_RULE, metric_name(index), ids_of(pair), rate, limit[index])
+            wishes.append(Wish(ROOM_RULE, Merge(ids_of(pair)), margin))
+    return wishes
+
+
 # Runs of neighbours.
 
 
 def _runs(view: View, ready: Sequence[Segment]) -> Iterator[Run]:
     """Give, from each segment that may merge, the longest run of neighbours that fits into one segment."""
     longest = min(view.policy.max_merge_segments, len(view.active) - _fewest(view) + 1)
+    shortest = min(view.policy.min_merge_segments, longest)
     for first in range(len(ready) - 1):
         run: Run = (ready[first],)
         for segment in ready[first + 1 : first + longest]:
@@ -50,7 +81,7 @@ def _runs(view: View, ready: Sequence[Segment]) -> Iterator[Run]:
             if not _adjacent(wider[-2:]) or not _fits(view, wider):
                 break
             run = wider
-        if len(run) > 1 and not any(_capacity_guards(view, run)):
+        if len(run) >= shortest and not any(_capacity_guards(view, run)):
             yield run
 
 
@@ -95,6 +126,22 @@ def _fits(view: View, run: Run, *, with_peaks: bool = True) -> bool:
 
 def _combined(view: View, run: Run) -> float:
     return sum(view.records[segment.segment_id].rates.combined for segment in run)
+
+
+def coldest_pair(view: View) -> Run | None:
+    """Give the neighbours of known load that are nearest to merging, of equal ones the first."""
+    known = view.records
+    pairs = (
+        pair for pair in pairwise(view.active) if pair[0].segment_id in known and pair[1].segment_id in known
+    )
+    return min(pairs, key=lambda pair: _warmth(view, pair), default=None)
+
+
+def _warmth(view: View, pair: Run) -> float:
+    first, second = pair[0].segment_id, pair[1].segment_id
+    if view.policy.merge_target_share:
+        return ratio(added((view.with_peak(first), view.with_peak(second))), view.split_limits)
+    return max(ratio(view.demand[first], view.merge_limits), ratio(view.demand[second], view.merge_limits))
 
 
 def cold_margin(view: View, run: Run) -> Margin:
@@ -174,8 +221,11 @@ def _of_pair(view: View, pair: Run, guards: dict[int, tuple[Guard, ...]]) -> Ite
         yield Guard(code, COLD_RULE, ids_of(pair), margin.current, margin.threshold, passed_ms)
 
 
+KIND_ORDER = {code: number for number, code in enumerate(GuardCode)}
+
+
 def _by_kind(guard: Guard) -> int:
-    return list(GuardCode).index(guard.code)
+    return KIND_ORDER[guard.code]
 
 
 def _capacity_guards(view: View, run: Run) -> Iterator[Guard]:

@@ -62,11 +62,15 @@ def _wide(segments: Iterable[Segment]) -> Iterator[Segment]:
 
 
 def _children(view: View, segment: Segment) -> int:
-    """Give into how many a hot segment is cut, so that none carries more than the target share."""
+    """Give into how many a hot segment is cut, so that none carries more than the target share.
+
+    It is a power of two: segments that are equal stay so, and none is left twice as full as the others when
+    the topic comes to its cap.
+    """
     wanted = ceil(
         min(view.scores[segment.segment_id] / view.policy.split_target_share, segment.hash_range.size)
     )
-    return max(2, min(wanted, view.policy.max_split_children))
+    return max(2, min(1 << (wanted - 1).bit_length(), view.policy.max_split_children))
 
 
 def _splits(view: View, wanted: Iterable[tuple[Segment, int, Margin]]) -> list[Wish]:

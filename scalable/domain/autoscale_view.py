@@ -131,10 +131,11 @@ def highest(first: Rates, second: Rates) -> Rates:
 
 def ratio(rates: Rates, limits: Rates) -> float:
     """Give the highest ratio of a rate to its limit; a rate above a limit of zero is infinitely far over."""
-    return max(
-        rate / limit if limit else (math.inf if rate else 0.0)
-        for rate, limit in zip(rates, limits, strict=True)
-    )
+    found = 0.0
+    for rate, limit in zip(rates, limits, strict=True):
+        if rate:
+            found = max(found, rate / limit if limit else math.inf)
+    return found
 
 
 def added(many: Iterable[Rates]) -> Rates:

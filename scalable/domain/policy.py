@@ -61,10 +61,12 @@ class AutoScalePolicy:
     dominant_key_share: float = 0.5
     look_ahead_seconds: float = 0.0
     max_merge_segments: int = 2
+    min_merge_segments: int = 2
     merge_target_share: float = 0.0
     merge_peak_seconds: float = 0.0
     merge_min_age_seconds: float = 0.0
     merge_keeps_consumers: bool = False
+    merge_makes_room: bool = False
 
     @property
     def split_thresholds(self) -> dict[str, float]:
@@ -110,6 +112,7 @@ COUNTS = {
     "maxActionsPerTick": (1, MAX_ACTIONS_PER_TICK),
     "maxSplitChildren": (2, MAX_PARTS),
     "maxMergeSegments": (2, MAX_PARTS),
+    "minMergeSegments": (2, MAX_PARTS),
 }
 ATTRIBUTES: dict[str, str] = {_camel(field.name): field.name for field in fields(AutoScalePolicy)}
 DEFAULTS: dict[str, Any] = {_camel(field.name): field.default for field in fields(AutoScalePolicy)}

@@ -15,22 +15,21 @@ PULSAR_5: Mapping[str, Any] = {"entryBucketLane": True}
 RECOMMENDED: Mapping[str, Any] = {
     "autoScaleIntervalSeconds": 10,
     "splitCooldownSeconds": 0,
-    "mergeCooldownSeconds": 60,
+    "mergeCooldownSeconds": 300,
     "mergeWindowSeconds": 0,
-    "mergeMsgRateInThreshold": 5_000,
-    "mergeBytesRateInThreshold": 25_000_000,
-    "mergeMsgRateOutThreshold": 25_000,
-    "mergeBytesRateOutThreshold": 125_000_000,
     "maxDagDepth": 1_000,
     "maxActionsPerTick": 64,
     "maxSplitChildren": 16,
+    "splitTargetShare": 0.75,
     "loadBalancedSplit": True,
     "isolateDominantKey": True,
     "lookAheadSeconds": 60,
     "maxMergeSegments": 16,
-    "mergeTargetShare": 0.6,
+    "mergeTargetShare": 0.7,
     "mergePeakSeconds": 900,
     "mergeMinAgeSeconds": 600,
+    "mergeKeepsConsumers": True,
+    "mergeMakesRoom": True,
 }
 """Quick and wide splits ahead of the trend, slow and thrifty merges (docs/autoscale.md)."""
 

@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from scalable.domain.autoscale import Decision, Merge, Snapshot, Split, decide
+from scalable.domain.autoscale import Decision, Rebucket, Snapshot, Split, decide
+from scalable.domain.decision import Action
 from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout, ReshapePlan, Segment
 from scalable.domain.load import METRICS, LoadRecord, SegmentRates, is_material
@@ -176,10 +177,11 @@ class Story:
             load_known=self.load_known,
         )
 
-    def begin(self, action: Split | Merge) -> None:
+    def begin(self, action: Action) -> None:
         """Start an operation; its cooldown counts from now."""
+        assert not isinstance(action, Rebucket), "stories are of segments"
         if isinstance(action, Split):
-            plan = self.layout.plan_split(action.segment_id)
+            plan = self.layout.plan_split(action.segment_id, action.cuts or None)
         else:
             plan = self.layout.plan_merge(action.segment_ids)
         self.layout = self.layout.reserve(plan)

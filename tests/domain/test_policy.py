@@ -49,10 +49,12 @@ DOCUMENTED_DEFAULTS = {
     "dominantKeyShare": 0.5,
     "lookAheadSeconds": 0,
     "maxMergeSegments": 2,
+    "minMergeSegments": 2,
     "mergeTargetShare": 0,
     "mergePeakSeconds": 0,
     "mergeMinAgeSeconds": 0,
     "mergeKeepsConsumers": False,
+    "mergeMakesRoom": False,
 }
 MERGE_THRESHOLDS = [name for name in DOCUMENTED_DEFAULTS if name.startswith("merge") and "Threshold" in name]
 SPLIT_THRESHOLDS = [name.replace("merge", "split") for name in MERGE_THRESHOLDS]

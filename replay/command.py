@@ -1,0 +1,108 @@
+"""`./run replay`: play a trace by one or more rules."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from replay import keys, picture, studies, synthetic, table, traces
+from replay.run import RULES, load_named, replay
+from replay.setup import Setup
+from replay.traces import TraceUnreadable
+from scalable.domain.errors import ScalableError
+from scalable.domain.policy import parse_override, resolve, validate
+from scalable.domain.profiles import PROFILES
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command's options; each number of the set-up is one."""
+    shapes = ", ".join(synthetic.SHAPES)
+    made = argparse.ArgumentParser(prog="./run replay", description=__doc__, allow_abbrev=False)
+    made.add_argument(
+        "--trace",
+        metavar="F",
+        action="append",
+        help=f"CSV file (timestamp,value), a bundled trace ({', '.join(traces.bundled())}) or a made-up load "
+        f"({shapes}); may be repeated; default: all bundled ones",
+    )
+    made.add_argument("--profile", action="append", choices=RULES, help="may be repeated; default: all")
+    made.add_argument(
+        "--policy", type=Path, metavar="FILE", help="JSON override of policy fields, for profiles"
+    )
+    made.add_argument("--keys", default="uniform", metavar="K", help="uniform, zipf:A or dominant:SHARE")
+    made.add_argument("--json", action="store_true", help="one JSON object a line, no table")
+    made.add_argument("--picture", type=Path, metavar="FILE.png", help="draw load, capacity and segments")
+    made.add_argument("--study", choices=studies.STUDIES, help="a table of docs/autoscale.md, as Markdown")
+    group = made.add_argument_group("set-up")
+    for number in fields(Setup):
+        kind = type(number.default)
+        name, text = f"--{number.name.replace('_', '-')}", number.metadata["help"]
+        group.add_argument(
+            name, type=kind, default=number.default, metavar="N", help=f"{text}; default: {number.default:g}"
+        )
+    return made
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; exit status 2 for what cannot be read."""
+    options = parser().parse_args(argv)
+    try:
+        setup = _setup(options)
+        override = _override(options.policy)
+        if options.study:
+            print(studies.STUDIES[options.study](setup), end="")
+            return 0
+        return _play(options, setup, override)
+    except (TraceUnreadable, ScalableError, ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _setup(options: argparse.Namespace) -> Setup:
+    setup = Setup(**{number.name: getattr(options, number.name) for number in fields(Setup)})
+    wrong = [name for name in POSITIVE if not 0 < getattr(setup, name) < MOST]
+    if wrong:
+        raise ValueError(f"{', '.join(wrong)}: a number above 0 and below {MOST:g} is needed")
+    return setup
+
+
+POSITIVE = (
+    *("scale_rate", "cap_rate", "step_seconds", "points", "coarse_points", "capacity", "initial_segments"),
+    *("max_segments", "rate_window_seconds", "trend_seconds", "heat_parts"),
+)
+MOST = 1e12
+
+
+def _override(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    override = parse_override(json.loads(path.read_text(encoding="utf-8")))
+    return {name: value for name, value in override.items() if name != "profile"}
+
+
+def _play(options: argparse.Namespace, setup: Setup, override: dict[str, Any]) -> int:
+    spread = keys.parse(options.keys)
+    for name in options.profile or RULES:
+        if name in PROFILES:
+            validate(resolve({**override, "profile": name}).policy)
+    results, drawn = [], []
+    for name in options.trace or traces.bundled():
+        load = load_named(name, setup)
+        for rule in options.profile or RULES:
+            result = replay(Path(name).stem, load, rule, setup=setup, keys=spread, override=override)
+            results.append(result[0])
+            drawn.append(result)
+            if options.json:
+                print(json.dumps(result[0].to_json()), flush=True)
+    if options.picture:
+        picture.draw(drawn, options.picture)
+    if not options.json:
+        table.show(results, Console())
+    return 0

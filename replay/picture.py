@@ -1,0 +1,76 @@
+"""A replay as a picture: load and capacity, segments, and the load of the fullest segment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from replay.measures import Measures
+from replay.simulation import Outcome
+from replay.traces import Series
+
+LOAD, CAPACITY, OVER = "#222222", "#2a78d6", "#d03b3b"
+MOST_POINTS = 4_000
+
+
+def draw(replays: Sequence[tuple[Measures, Outcome]], path: Path) -> None:
+    """Write a PNG with a column for each replay of the same load, on the same scales."""
+    mpl.use("Agg")
+    figure = Figure(figsize=(6.2 * len(replays) + 1, 7.2), layout="constrained")
+    rows = figure.subplots(3, len(replays), squeeze=False, sharex=True, sharey="row", height_ratios=(3, 2, 2))
+    for column, (measures, outcome) in enumerate(replays):
+        axes = [row[column] for row in rows]
+        axes[0].set_title(f"{measures.trace}, {measures.profile}", fontsize=11, loc="left")
+        _draw_load(axes[0], outcome)
+        _draw_segments(axes[1], measures, outcome)
+        _draw_fullest(axes[2], measures, outcome)
+        axes[2].set_xlabel("hours")
+    for row, name in zip(rows, ("messages/s", "segments", "fullest segment,\nmessages/s"), strict=True):
+        row[0].set_ylabel(name)
+    figure.savefig(path, dpi=110, format="png")
+
+
+def _hours(outcome: Outcome) -> Series:
+    return np.arange(len(outcome.load)) * outcome.setup.step_seconds / 3_600
+
+
+def _thinned(outcome: Outcome, values: Series) -> tuple[Series, Series]:
+    """Give hours and values; of a long series the highest of each of a few thousand spans."""
+    span = -(-len(values) // MOST_POINTS)
+    starts = np.arange(0, len(values), span)
+    return _hours(outcome)[starts], np.maximum.reduceat(values, starts)
+
+
+def _draw_load(axes: Axes, outcome: Outcome) -> None:
+    capacity = outcome.segments * outcome.setup.capacity
+    axes.fill_between(
+        *_thinned(outcome, capacity), step="post", color=CAPACITY, alpha=0.25, lw=0, label="capacity"
+    )
+    axes.plot(*_thinned(outcome, outcome.load), color=LOAD, lw=0.9, label="load")
+    axes.legend(loc="upper right", fontsize=8, frameon=False)
+    axes.set_ylim(bottom=0)
+
+
+def _draw_segments(axes: Axes, measures: Measures, outcome: Outcome) -> None:
+    needed = np.maximum(1, np.ceil(outcome.load / outcome.setup.capacity))
+    axes.step(*_thinned(outcome, outcome.segments), where="post", color=CAPACITY, lw=1.1, label="segments")
+    axes.step(*_thinned(outcome, needed), where="post", color=LOAD, lw=0.7, label="clairvoyant")
+    text = f"{measures.segments_over_clairvoyant:.2f} times the clairvoyant, {measures.actions} actions"
+    axes.set_title(text, fontsize=9, loc="left")
+    axes.legend(loc="upper right", fontsize=8, frameon=False)
+    axes.set_ylim(bottom=0)
+
+
+def _draw_fullest(axes: Axes, measures: Measures, outcome: Outcome) -> None:
+    hours, fullest = _thinned(outcome, outcome.fullest)
+    axes.plot(hours, fullest, color=LOAD, lw=0.7)
+    axes.axhline(outcome.setup.capacity, color=OVER, lw=1)
+    over = fullest > outcome.setup.capacity
+    axes.plot(hours[over], fullest[over], ".", color=OVER, ms=3)
+    axes.set_title(f"above capacity {measures.violation_percent:.2f} % of the time", fontsize=9, loc="left")
+    axes.set_ylim(0, 2.2 * outcome.setup.capacity)

@@ -1,0 +1,177 @@
+"""The product's own rule: the very same `decide` that its service calls, fed from the history of a replay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from replay.history import History
+from replay.world import MILLISECONDS, World
+from scalable.domain.autoscale import Snapshot, decide
+from scalable.domain.autoscale_cuts import hottest_part
+from scalable.domain.decision import Action, Decision
+from scalable.domain.layout import Segment
+from scalable.domain.load import LoadRecord, SegmentRates, Trend, is_material
+from scalable.domain.policy import AutoScalePolicy, resolve
+
+
+class ProfileRules:
+    """Asks `decide` at the policy's own interval."""
+
+    def __init__(self, history: History, policy: AutoScalePolicy, *, every_tick: bool = False) -> None:
+        self.history = history
+        self.policy = policy
+        self.every_tick = every_tick or history.setup.material_change > 0
+        self.interval_seconds = policy.auto_scale_interval_seconds
+        rate, ahead = history.rate, np.zeros_like(history.rate)
+        if policy.look_ahead_seconds:
+            ahead = history.seen + history.slope * policy.look_ahead_seconds
+        self.demand = np.maximum(rate, ahead)
+        self.peak = history.peak(policy.merge_peak_seconds) if policy.merge_peak_seconds else None
+        self.rate, self.seen, self.slope = rate, history.seen, history.slope
+        self.last_ms: dict[str, int] = {}
+        self.records: dict[int, LoadRecord] = {}
+        self.heat: dict[int, tuple[float, ...]] = {}
+        self.dominated: dict[int, bool] = {}
+        self.last_decision: Decision | None = None
+
+    def actions(self, world: World, step: int, now_ms: int) -> tuple[Action, ...]:
+        """Give what the policy does at a step; `decide` is not asked where nothing can come of it."""
+        if not (self.every_tick or self._may_split(world, step) or self._may_merge(world, step, now_ms)):
+            return ()
+        decision = decide(self._snapshot(world, step, now_ms), now_ms)
+        self.last_decision = decision
+        if decision.kind:
+            self.last_ms[decision.kind] = now_ms
+        return decision.actions
+
+    def _may_split(self, world: World, step: int) -> bool:
+        demand, limit = self.demand[step], self.policy.split_msg_rate_in_threshold
+        if world.largest_share * demand > limit:
+            return True
+        return self.policy.isolate_dominant_key and self._largest_dominated(world) * demand > limit / 2
+
+    def _may_merge(self, world: World, step: int, now_ms: int) -> bool:
+        """Tell whether any pair is cold, or fits into one segment, and old enough."""
+        policy = self.policy
+        if len(world.shares) <= policy.min_segments or now_ms < self._merges_again_ms:
+            return False
+        shares, demand = world.shares, self.demand[step]
+        if policy.merge_target_share:
+            highest = demand if self.peak is None else max(demand, self.peak[step])
+            limit = policy.merge_target_share * policy.split_msg_rate_in_threshold
+            cold = (shares[1:] + shares[:-1]) * highest <= limit * (1 + 1e-9)
+        else:
+            cold = np.maximum(shares[1:], shares[:-1]) * demand < policy.merge_msg_rate_in_threshold
+        born = np.maximum(world.created_seconds[1:], world.created_seconds[:-1])
+        return bool(np.any(cold & (now_ms / MILLISECONDS - born >= policy.merge_min_age_seconds)))
+
+    @property
+    def _merges_again_ms(self) -> float:
+        return self.last_ms.get("MERGE", -np.inf) + self.policy.merge_cooldown_seconds * MILLISECONDS
+
+    def _largest_dominated(self, world: World) -> float:
+        """Give the largest share of a segment of which one part has most of the load."""
+        heats = self._heats(world)
+        return max(
+            (
+                share
+                for each, share in zip(world.layout.active, world.shares.tolist(), strict=True)
+                if each.hash_range.size > 1 and self._is_dominated(each, heats[each.segment_id])
+            ),
+            default=0.0,
+        )
+
+    def _is_dominated(self, segment: Segment, heat: tuple[float, ...]) -> bool:
+        if segment.segment_id not in self.dominated:
+            hottest, whole = hottest_part(segment.hash_range, heat)[1], sum(heat)
+            self.dominated[segment.segment_id] = hottest >= self.policy.dominant_key_share * whole > 0
+        return self.dominated[segment.segment_id]
+
+    def _snapshot(self, world: World, step: int, now_ms: int) -> Snapshot:
+        shares = dict(
+            zip((each.segment_id for each in world.layout.active), world.shares.tolist(), strict=True)
+        )
+        return Snapshot(
+            layout=world.layout,
+            policy=self.policy,
+            loads=self._young(world, self._loads(shares, step, now_ms)),
+            trends=self._trends(shares, step) if self.policy.look_ahead_seconds else {},
+            peaks=_rates(shares, float(self.peak[step])) if self.peak is not None else {},
+            heat=self._heats(world) if self._wants_heat else {},
+            last_split_at_ms=self.last_ms.get("SPLIT"),
+            last_merge_at_ms=self.last_ms.get("MERGE"),
+            last_rebucket_at_ms=self.last_ms.get("REBUCKET"),
+        )
+
+    def _loads(self, shares: Mapping[int, float], step: int, now_ms: int) -> dict[int, LoadRecord]:
+        """Give the load records; without the filter of small changes a record is as old as the calm.
+
+        A record that is written at every step would never be old enough for the merge window. What PIP-483
+        takes from its age, for how long the segment was below the merge threshold, is then worked out itself.
+        """
+        change = self.history.setup.material_change
+        records: dict[int, LoadRecord] = {}
+        for segment_id, rates in _rates(shares, float(self.rate[step])).items():
+            before = self.records.get(segment_id)
+            if not change:
+                records[segment_id] = LoadRecord(rates, self._cold_since(shares[segment_id], step, now_ms))
+            elif before is None or is_material(before.rates, rates, change):
+                records[segment_id] = LoadRecord(rates, now_ms)
+            else:
+                records[segment_id] = before
+        self.records = records
+        return records
+
+    def _young(self, world: World, loads: dict[int, LoadRecord]) -> dict[int, LoadRecord]:
+        """Let no record be older than the first tick of its segment."""
+        interval_ms = round(self.interval_seconds * MILLISECONDS)
+        for each in world.layout.active:
+            first_ms = each.created_at_ms + (interval_ms if each.created_at_ms else 0)
+            record = loads[each.segment_id]
+            if record.modified_at_ms < first_ms:
+                loads[each.segment_id] = replace(record, modified_at_ms=first_ms)
+        return loads
+
+    def _cold_since(self, share: float, step: int, now_ms: int) -> int:
+        """Give the first tick of those in a row, back from now, at which a segment was cold."""
+        if not self.policy.merge_window_seconds:
+            return now_ms
+        limit, window = self.policy.merge_msg_rate_in_threshold, self.policy.merge_window_seconds
+        every = max(1, round(self.interval_seconds / self.history.setup.step_seconds))
+        ticks = int(window // self.interval_seconds) + 1
+        back = self.rate[step::-every][: ticks + 1] * share < limit
+        calm = len(back) if back.all() else int(back.argmin())
+        return now_ms - round(max(0, calm - 1) * self.interval_seconds * MILLISECONDS)
+
+    def _trends(self, shares: Mapping[int, float], step: int) -> dict[int, Trend]:
+        now, slope = float(self.seen[step]), float(self.slope[step])
+        return {
+            segment_id: Trend(SegmentRates(now * share), (slope * share, 0.0, 0.0, 0.0))
+            for segment_id, share in shares.items()
+        }
+
+    @property
+    def _wants_heat(self) -> bool:
+        return self.policy.load_balanced_split or self.policy.isolate_dominant_key
+
+    def _heats(self, world: World) -> dict[int, tuple[float, ...]]:
+        parts = self.history.setup.heat_parts
+        self.heat = {
+            each.segment_id: self.heat.get(each.segment_id)
+            or tuple(world.keys.heat(each.hash_range, parts).tolist())
+            for each in world.layout.active
+        }
+        return self.heat
+
+
+def _rates(shares: Mapping[int, float], rate: float) -> dict[int, SegmentRates]:
+    return {segment_id: SegmentRates(share * rate) for segment_id, share in shares.items()}
+
+
+def policy_of(profile: str, override: Mapping[str, Any], max_segments: int) -> AutoScalePolicy:
+    """Resolve a profile with an override's fields, and the replay's cap of segments where none is set."""
+    return resolve({"maxSegments": max_segments, **override, "profile": profile}).policy
