@@ -176,6 +176,26 @@ async def test_detaching_and_a_goodbye_give_back_at_once(live_node: LiveNode, to
             assert sorted(offsets(await b.take(2))) == [1, 2]
 
 
+@pytest.mark.parametrize("replaced", [False, True], ids=["detached", "attached-anew"])
+async def test_what_was_said_of_messages_before_a_detachment_holds(
+    live_node: LiveNode, topic: TopicView, replaced: bool
+) -> None:
+    await publish(topic, some(4))
+    async with queue_peer(live_node, "a") as a:
+        await a.attach(ack_timeout_ms=FOREVER_MS)
+        taken = await a.take(4)
+        await a.give_back(taken[0], delay_ms=FOREVER_MS)
+        await a.give_back(taken[1], counted=False)
+        await a.peer.send(QueueAck(segment_id=0, incarnation=taken[2].incarnation, ranges=[(2, 3)]))
+        if not replaced:
+            await a.peer.send(QueueDetach(segment_id=0))
+            await a.wait_for(Detached)
+        await a.attach(ack_timeout_ms=FOREVER_MS)
+        again = await a.take(2)
+        assert [(each.offset, each.deliveries) for each in sorted(again)] == [(1, 1), (3, 2)]
+        await a.nothing_comes()
+
+
 async def test_a_goodbye_comes_after_what_was_said_before_it(live_node: LiveNode, topic: TopicView) -> None:
     await publish(topic, some(330))
     async with queue_peer(live_node, "a") as a:

@@ -73,7 +73,7 @@ class QueueSocket(FollowingSocket):
         self._readers: dict[int, QueueReader] = {}
         self._leaving: set[QueueReader] = set()
         self._done: set[int] = set()
-        self._outcomes: dict[int, Outcomes] = {}
+        self._outcomes: dict[tuple[int, QueueReader | None], Outcomes] = {}
         self._outcomes_waiting = asyncio.Event()
         self._writing = asyncio.Lock()
         self._writer: asyncio.Task[None] | None = None
@@ -193,6 +193,8 @@ class QueueSocket(FollowingSocket):
         if reader.task is not None:
             reader.task.cancel()
             await asyncio.wait([reader.task])
+        # What was said of its messages comes before the rest is given back, and is written to its end.
+        await asyncio.shield(self.keep(self._write_waiting()))
         await reader.give_back()
         self._leaving.discard(reader)
         if answer:
@@ -256,7 +258,7 @@ class QueueSocket(FollowingSocket):
         if self._waiting_ranges > MAX_WAITING_RANGES:
             raise PermitsExceeded(limit=MAX_WAITING_RANGES)
         self._outcomes_waiting.set()
-        return self._outcomes.setdefault(segment_id, Outcomes())
+        return self._outcomes.setdefault((segment_id, self._readers.get(segment_id)), Outcomes())
 
     async def _write_outcomes(self) -> None:
         while True:
@@ -269,12 +271,11 @@ class QueueSocket(FollowingSocket):
             self._outcomes_waiting.clear()
             outcomes, self._outcomes = self._outcomes, {}
             self._waiting_ranges = 0
-            await asyncio.gather(*(self._write(segment_id, each) for segment_id, each in outcomes.items()))
+            await asyncio.gather(*(self._write(*key, each) for key, each in outcomes.items()))
 
-    async def _write(self, segment_id: int, outcomes: Outcomes) -> None:
+    async def _write(self, segment_id: int, reader: QueueReader | None, outcomes: Outcomes) -> None:
         for incarnation, ranges in outcomes.acknowledged.items():
             await self._try(segment_id, self._acknowledge(segment_id, incarnation, united(ranges)))
-        reader = self._readers.get(segment_id)
         if reader is None:  # what was claimed is given back by now, or everything is acknowledged
             self._answer_renewals(segment_id, outcomes.renewals, complete=False)
             return
