@@ -77,6 +77,7 @@ ANSWERS: dict[str, Answer] = {
     "cursor_sought": Answer(409, 4409),
     "epoch_moved": Answer(409, 4409),
     "generation_superseded": Answer(409, 4409),
+    "idempotency_answer_lost": Answer(409, 4409),
     "idempotency_key_busy": Answer(409, 4409),
     "idempotency_key_reused": Answer(422, 4422),
     "key_sharing_mismatch": Answer(409, 4409),
@@ -111,6 +112,7 @@ ANSWERS: dict[str, Answer] = {
     "segments_fixed": Answer(412, 4412),
     "segments_not_adjacent": Answer(412, 4412),
     "tenant_fixed": Answer(412, 4412),
+    "topics_switched_off": Answer(412, 4412),
     # Limits.
     "frame_too_large": Answer(413, 4413),
     "message_too_large": Answer(413, 4413),

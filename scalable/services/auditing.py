@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db import Error, transaction
 
 from scalable import trace
+from scalable.services import idempotency
 from scalable.store import audit as store
 from scalable.store.audit import AuditFilter, AuditView
 from scalable.store.clock import database_now
@@ -36,8 +37,10 @@ def record(
 ) -> None:
     """Note that something is done; call it in the transaction that does it.
 
-    Whoever asked (`trace`) counts before the `actor` that the service was told.
+    Whoever asked (`trace`) counts before the `actor` that the service was told. The idempotency key of the
+    request, if there is one, is marked as done; raises IdempotencyKeyBusy when another one has it now.
     """
+    idempotency.mark_done()
     about = trace.current()
     store.insert(
         actor=about.actor or actor or NOBODY,

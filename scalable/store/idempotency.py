@@ -1,28 +1,59 @@
 """Rows of requests that came with an idempotency key."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.db import connection
 
 from scalable.admin_models import IdempotentRequest
-from scalable.store.clock import ClockTimestamp
 
-# One statement, so that of two requests with one key one is first. A row whose time is over is free again.
-_BEGIN = """
+# A row is free again when its time is over; one that is done and unanswered stays for so long after that.
+_FREE = """
+(request.expires_at <= clock_timestamp() - CASE WHEN request.is_done AND request.status IS NULL
+                                                THEN make_interval(secs => %(kept_seconds)s)
+                                                ELSE interval '0' END)
+"""
+# One statement, so that of two requests with one key one is first. A row that is taken over gets another id,
+# by which the request that had it can tell.
+_BEGIN = f"""
 INSERT INTO scalable_idempotentrequest AS request (role, key, fingerprint, body, headers, expires_at)
-VALUES (%(role)s, %(key)s, %(fingerprint)s, '', '{}', clock_timestamp() + make_interval(secs => %(seconds)s))
+VALUES (%(role)s, %(key)s, %(fingerprint)s, '', '{{}}',
+        clock_timestamp() + make_interval(secs => %(seconds)s))
 ON CONFLICT (role, key) DO UPDATE
-   SET fingerprint = excluded.fingerprint, status = NULL, body = '', headers = '{}',
-       expires_at = excluded.expires_at
- WHERE request.expires_at <= clock_timestamp()
+   SET id = DEFAULT, fingerprint = excluded.fingerprint, status = NULL, is_done = false, body = '',
+       headers = '{{}}', expires_at = excluded.expires_at
+ WHERE {_FREE}
 RETURNING id
+"""
+_READ = f"""
+SELECT fingerprint, status, body, headers::text, is_done, expires_at <= clock_timestamp(), {_FREE}
+  FROM scalable_idempotentrequest AS request
+ WHERE role = %(role)s AND key = %(key)s
 """
 _FINISH = """
 UPDATE scalable_idempotentrequest
    SET status = %(status)s, body = %(body)s, headers = %(headers)s::jsonb,
        expires_at = clock_timestamp() + make_interval(secs => %(seconds)s)
  WHERE id = %(id)s AND status IS NULL
+"""
+_END_WORK = """
+UPDATE scalable_idempotentrequest SET expires_at = clock_timestamp() WHERE id = %(id)s AND status IS NULL
+"""
+# Whoever marks a row holds it until its transaction ends: it is passed over, not waited for.
+_TRIM = f"""
+DELETE FROM scalable_idempotentrequest
+ WHERE id IN (SELECT id FROM scalable_idempotentrequest AS request
+               WHERE expires_at <= clock_timestamp() AND {_FREE}
+               ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+"""
+_DROP_ANSWERED = """
+DELETE FROM scalable_idempotentrequest
+ WHERE id IN (SELECT id FROM scalable_idempotentrequest
+               WHERE role = %(role)s AND status IS NOT NULL
+                 AND expires_at <= clock_timestamp() + make_interval(secs => %(left_seconds)s)
+               ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 """
 
 
@@ -34,33 +65,47 @@ class KeptRequest:
     status: int | None
     body: str
     headers: Mapping[str, str]
+    is_done: bool
+    is_over: bool
+    """Its time is over: nobody works on it any longer."""
+    is_free: bool
+    """The key may be taken again."""
 
 
-def begin(*, role: str, key: str, fingerprint: str, seconds: float) -> int | None:
+def begin(*, role: str, key: str, fingerprint: str, seconds: float, kept_seconds: float) -> int | None:
     """Take a key that is free for so long, and give the row's id; None when it stands for something."""
+    values = {"role": role, "key": key, "fingerprint": fingerprint}
     with connection.cursor() as cursor:
-        cursor.execute(_BEGIN, {"role": role, "key": key, "fingerprint": fingerprint, "seconds": seconds})
+        cursor.execute(_BEGIN, {**values, "seconds": seconds, "kept_seconds": kept_seconds})
         row: tuple[int] | None = cursor.fetchone()
     return None if row is None else row[0]
 
 
-def read(role: str, key: str) -> KeptRequest | None:
+def read(role: str, key: str, *, kept_seconds: float) -> KeptRequest | None:
     """What a role's key stands for, or None."""
-    row = IdempotentRequest.objects.filter(role=role, key=key).first()
-    return None if row is None else KeptRequest(row.fingerprint, row.status, row.body, row.headers)
+    with connection.cursor() as cursor:
+        cursor.execute(_READ, {"role": role, "key": key, "kept_seconds": kept_seconds})
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    fingerprint, status, body, headers, is_done, is_over, is_free = row
+    return KeptRequest(fingerprint, status, body, json.loads(headers), is_done, is_over, is_free)
 
 
 def finish(row_id: int, *, status: int, body: str, headers: str, seconds: float) -> None:
     """Keep the answer (`headers` as JSON) for so long."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            _FINISH, {"id": row_id, "status": status, "body": body, "headers": headers, "seconds": seconds}
-        )
+    _change(_FINISH, id=row_id, status=status, body=body, headers=headers, seconds=seconds)
+
+
+def mark_done(row_id: int) -> bool:
+    """Mark a request as done; False when its key was taken by another one. Call it with the effect."""
+    return IdempotentRequest.objects.filter(pk=row_id).update(is_done=True) == 1
 
 
 def release(row_id: int) -> None:
-    """Let the key be used again: its request has done nothing."""
-    IdempotentRequest.objects.filter(pk=row_id, status=None).delete()
+    """Let the key be used again if its request has done nothing; one that has is worked on no longer."""
+    IdempotentRequest.objects.filter(pk=row_id, status=None, is_done=False).delete()
+    _change(_END_WORK, id=row_id)
 
 
 def count(role: str) -> int:
@@ -68,10 +113,18 @@ def count(role: str) -> int:
     return IdempotentRequest.objects.filter(role=role).count()
 
 
-def trim(*, limit: int) -> int:
-    """Forget some keys whose time is over, and count them."""
-    over = IdempotentRequest.objects.filter(expires_at__lte=ClockTimestamp()).order_by("expires_at")
-    deleted, _ = IdempotentRequest.objects.filter(
-        pk__in=list(over.values_list("pk", flat=True)[:limit])
-    ).delete()
-    return deleted
+def drop_answered(role: str, *, left_seconds: float, limit: int) -> int:
+    """Forget the oldest answers of a role that would be kept for at most so long, and count them."""
+    return _change(_DROP_ANSWERED, role=role, left_seconds=left_seconds, limit=limit)
+
+
+def trim(*, limit: int, kept_seconds: float) -> int:
+    """Forget some keys that are free, and count them."""
+    return _change(_TRIM, limit=limit, kept_seconds=kept_seconds)
+
+
+def _change(statement: str, **values: Any) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        changed: int = cursor.rowcount
+    return changed

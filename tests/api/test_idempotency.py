@@ -97,6 +97,18 @@ def let_time_pass() -> None:
         cursor.execute("UPDATE scalable_idempotentrequest SET expires_at = clock_timestamp()")
 
 
+def let_hours_pass(key: str, hours: int) -> None:
+    """Make a key so much older."""
+    aged = "UPDATE scalable_idempotentrequest SET expires_at = expires_at - make_interval(hours => %s)"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{aged} WHERE key = %s", (hours, key))
+
+
+def kept_keys() -> set[str]:
+    """The keys that stand for something."""
+    return set(IdempotentRequest.objects.values_list("key", flat=True))
+
+
 def test_a_key_is_free_again_after_its_time(rest: Rest) -> None:
     rest.call("PUT", PATH, **keyed("one"))
     let_time_pass()
@@ -132,6 +144,35 @@ def test_a_role_has_so_many_keys_and_no_more(rest: Rest, monkeypatch: pytest.Mon
     assert rest.call("PUT", f"{PATH}a", **keyed("a")).status_code == 204  # one that is known
     let_time_pass()
     assert rest.call("PUT", PATH, **keyed("c")).status_code == 204
+
+
+def test_the_oldest_answers_make_room_once_they_are_an_hour_old(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idempotency, "MAX_KEYS", 4)
+    monkeypatch.setattr(idempotency, "DROPPED_AT_ONCE", 1)
+    assert isinstance(idempotency.begin(role="admin", key="in work", fingerprint="f"), int)
+    for key in ("oldest", "old", "young"):
+        assert rest.call("PUT", f"{PATH}-{key}", **keyed(key)).status_code == 204
+    for key, hours in (("oldest", 3), ("old", 2)):
+        let_hours_pass(key, hours)
+    assert rest.call("PUT", f"{PATH}1", **keyed("1")).status_code == 204
+    assert kept_keys() == {"in work", "old", "young", "1"}
+    assert rest.call("PUT", f"{PATH}2", **keyed("2")).status_code == 204
+    assert kept_keys() == {"in work", "young", "1", "2"}
+    assert rest.refused("PUT", f"{PATH}3", **keyed("3")) == (503, "idempotency_keys_full")
+    assert rest.call("PUT", f"{PATH}-young", **keyed("young"))["Idempotency-Replayed"] == "true"
+
+
+def test_the_answers_of_others_do_not_make_room(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(idempotency, "MAX_KEYS", 1)
+    row_id = idempotency.begin(role="r", key="theirs", fingerprint="f")
+    assert isinstance(row_id, int)
+    idempotency.finish(row_id, status=204, body="", headers={})
+    let_hours_pass("theirs", 2)
+    assert rest.call("PUT", PATH, **keyed("own")).status_code == 204
+    assert rest.refused("PUT", f"{PATH}2", **keyed("own 2")) == (503, "idempotency_keys_full")
+    assert "theirs" in kept_keys()
 
 
 def test_of_two_at_once_one_is_done(live_node: LiveNode) -> None:

@@ -40,6 +40,7 @@ def begin(request: Request) -> int | None:
     begun = idempotency.begin(role=subject_of(request).role, key=key, fingerprint=_fingerprint(request))
     if isinstance(begun, KeptRequest):
         raise Replay(begun)
+    idempotency.work_on(begun, key=key)
     return begun
 
 

@@ -3,6 +3,7 @@
 from scalable.domain.errors.admin import (
     ClusterNotFound,
     CursorNeeded,
+    IdempotencyAnswerLost,
     IdempotencyKeyBusy,
     IdempotencyKeyReused,
     IdempotencyKeysFull,
@@ -62,6 +63,7 @@ from scalable.domain.errors.control import (
     TopicDeleted,
     TopicExists,
     TopicNotFound,
+    TopicsSwitchedOff,
     UnknownField,
     UnreadableBody,
 )
@@ -110,6 +112,7 @@ __all__ = [
     "FrameUnknownType",
     "GenerationSuperseded",
     "HelloMissing",
+    "IdempotencyAnswerLost",
     "IdempotencyKeyBusy",
     "IdempotencyKeyReused",
     "IdempotencyKeysFull",
@@ -172,6 +175,7 @@ __all__ = [
     "TopicDeleted",
     "TopicExists",
     "TopicNotFound",
+    "TopicsSwitchedOff",
     "Unauthenticated",
     "Unavailable",
     "UnknownField",

@@ -63,6 +63,14 @@ class IdempotencyKeyBusy(ScalableError):
     key: str
 
 
+class IdempotencyAnswerLost(ScalableError):
+    """The request with the idempotency key {key!r} was done, but its answer was lost."""
+
+    code = "idempotency_answer_lost"
+    hint_template = "Do not send it again: read its target to see what was done."
+    key: str
+
+
 class IdempotencyKeysFull(ScalableError):
     """There are {limit} idempotency keys already, which is as many as are kept."""
 
