@@ -113,6 +113,7 @@ ANSWERS: dict[str, Answer] = {
     "segments_not_adjacent": Answer(412, 4412),
     "tenant_fixed": Answer(412, 4412),
     "topics_switched_off": Answer(412, 4412),
+    "topics_switched_off": Answer(412, 4412),
     # Limits.
     "frame_too_large": Answer(413, 4413),
     "message_too_large": Answer(413, 4413),

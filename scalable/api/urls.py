@@ -100,4 +100,5 @@ urlpatterns: list[URLPattern] = [
 def is_of_topics(entry: URLPattern) -> bool:
     """True for the doors of scalable topics themselves, as Pulsar has them, and those beside them."""
     route = str(entry.pattern)
-    return route.startswith((TOPICS, FIGURES, LOAD, "admin/v2/segments")) or "scalableTopic" in route
+    of_their_own = route.startswith((TOPICS, FIGURES, LOAD, "admin/v2/segments"))
+    return of_their_own or "scalableTopic" in route or route.endswith("/lifetimes")

@@ -112,7 +112,7 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
     def delete_namespace(self, namespace: str, *, force: bool = False) -> bool:
         """Delete a namespace, with its topics if forced; False when the node goes on deleting many topics.
 
-        Raises NamespaceNotFound, NamespaceNotEmpty, NamespaceFixed.
+        Raises NamespaceNotFound, NamespaceNotEmpty, NamespaceFixed, TopicsSwitchedOff.
         """
         params = {"force": str(force).lower()}
         return self._call("DELETE", _namespace_path(namespace), params=params).status_code == 204

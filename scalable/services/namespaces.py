@@ -2,6 +2,7 @@
 
 import logging
 
+from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
@@ -12,6 +13,7 @@ from scalable.domain.errors import (
     NamespaceNotEmpty,
     NamespaceNotFound,
     TopicNotFound,
+    TopicsSwitchedOff,
 )
 from scalable.domain.names import validate_part
 from scalable.services import auditing, grants
@@ -49,13 +51,16 @@ def delete_namespace(*, tenant: str, namespace: str, force: bool = False, actor:
     """Delete a namespace, with its topics if forced, and tell whether that is finished.
 
     No topic is made in it from now on. A call deletes a bounded number of topics; the next one, or the
-    sweep, goes on. Raises NamespaceNotFound, NamespaceFixed, NamespaceNotEmpty.
+    sweep, goes on. Raises NamespaceNotFound, NamespaceFixed, NamespaceNotEmpty, and TopicsSwitchedOff for
+    topics while they are.
     """
     with transaction.atomic():
         found = store.lock(tenant, namespace)
         if found.tenant == SYSTEM_TENANT:
             raise NamespaceFixed(namespace=str(found))
         topics = store.count_topics(found.namespace_id)
+        if topics and not settings.SCALABLE_TOPICS_ENABLED:
+            raise TopicsSwitchedOff(namespace=str(found), topics=topics)
         if topics and not force and not found.deleting:
             raise NamespaceNotEmpty(namespace=str(found), topics=topics)
         if not found.deleting:

@@ -27,9 +27,15 @@ async def test_the_whole_feature_can_be_taken_away_and_its_data_stays(processes:
         ("GET", f"{TOPIC}/stats"),
         ("GET", "/admin/v2/scalable/public/default"),
         ("GET", "/admin/v2/namespaces/public/default/scalableTopicAutoScalePolicy"),
+        ("POST", "/admin/v2/namespaces/public/default/lifetimes"),
         ("POST", "/admin/v2/segments/public/default/kept/0000-ffff-0/terminate"),
     ):
         assert ask(without, method, path) == (404, "unknown_path"), path
+    for end in ("", "?force=true"):
+        refused = ask(without, "DELETE", "/admin/v2/namespaces/public/default" + end)
+        assert refused == (412, "topics_switched_off")
+    assert ask(without, "PUT", "/admin/v2/namespaces/public/empty")[0] == 204
+    assert ask(without, "DELETE", "/admin/v2/namespaces/public/empty?force=true")[0] == 204
     assert ask(without, "GET", "/admin/v2/nodes")[0] == 200
     address = without.url.replace("http", "ws") + "/ws/v2/scalable/lookup/public/default/kept"
     with pytest.raises(InvalidStatus):

@@ -20,6 +20,7 @@ from scalable.domain.errors import (
     NamespaceNotFound,
     TenantNotFound,
     TopicNotFound,
+    TopicsSwitchedOff,
 )
 from scalable.domain.lifetimes import Resolved
 from scalable.services import lifetimes, namespace_policies, namespaces
@@ -166,7 +167,7 @@ class NamespaceLifeView(DoorView):
             level=Level.TENANT,
             query=DeleteNamespaceQuery,
             answers={204: None, 202: None},
-            errors=(NamespaceNotFound, NamespaceNotEmpty, NamespaceFixed),
+            errors=(NamespaceNotFound, NamespaceNotEmpty, NamespaceFixed, TopicsSwitchedOff),
         ),
     }
 

@@ -64,6 +64,7 @@ from scalable.domain.errors.control import (
     TopicExists,
     TopicNotFound,
     TopicsSwitchedOff,
+    TopicsSwitchedOff,
     UnknownField,
     UnreadableBody,
 )
@@ -175,6 +176,7 @@ __all__ = [
     "TopicDeleted",
     "TopicExists",
     "TopicNotFound",
+    "TopicsSwitchedOff",
     "TopicsSwitchedOff",
     "Unauthenticated",
     "Unavailable",

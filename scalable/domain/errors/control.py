@@ -64,6 +64,15 @@ class NamespaceFixed(ScalableError):
     namespace: str
 
 
+class TopicsSwitchedOff(ScalableError):
+    """Scalable topics are switched off, and the namespace {namespace} keeps its {topics} topics."""
+
+    code = "topics_switched_off"
+    hint_template = "Start the node with SCALABLE_TOPICS_ENABLED=true to delete what it keeps."
+    namespace: str
+    topics: int
+
+
 class TenantNotFound(ScalableError):
     """The tenant {tenant} does not exist."""
 
