@@ -24,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from scalable.domain.names import TopicName
+from spark.history import KEPT_DAYS, History, Layouts
 from spark.options import FORMAT
 from spark.rest import NodeClient, NodeRefused, NodeUnavailable
 from spark.samples import SAMPLES_TOPIC, sample_rows
@@ -57,14 +58,26 @@ class ReportOptions:
     trigger_ms: int = 500
     max_messages: int = 10_000
     """Of one micro-batch and segment of the samples' topic."""
+    history: str = ""
+    """A path or URI; empty for none."""
+    history_days: int = KEPT_DAYS
     configuration: dict[str, str]
 
 
 class LoadReport:
     """Handles the micro-batches: takes the state on by one step, reports, and keeps the state."""
 
-    def __init__(self, *, node: NodeClient, reporter: str, files: StateFiles, status: Path) -> None:
+    def __init__(
+        self,
+        *,
+        node: NodeClient,
+        reporter: str,
+        files: StateFiles,
+        status: Path,
+        history: History | None = None,
+    ) -> None:
         self._node = node
+        self._history = history
         self._reporter = reporter
         self._files = files
         self._status = status
@@ -83,6 +96,7 @@ class LoadReport:
         rows = samples.toArrow().to_pylist()
         update = state.step(rows, now_ms=time.time_ns() // 1_000_000)
         self._send(update)
+        self._keep(update)
         self._files.save(batch_id, encode_state(state))
         self._state, self._batch_id = state, batch_id
         self._tell(update, batch_id, round((time.monotonic() - started) * 1000))
@@ -105,6 +119,15 @@ class LoadReport:
             self._node.post("/admin/v2/scalable-load/reports", {**head, "loads": loads})
         for tiles in _chunks(update.tiles, TILES_PER_REQUEST):
             self._node.post("/admin/v2/scalable-load/tiles", {"tiles": tiles})
+
+    def _keep(self, update: LoadUpdate) -> None:
+        """Write the history; a disk that is full must not hold up the autoscaler."""
+        if self._history is None:
+            return
+        try:
+            self._history.write(update.minutes, now_ms=time.time_ns() // 1_000_000)
+        except OSError as error:
+            logger.warning("%d minutes are missing in the history: %s", len(update.minutes), error)
 
     def _tell(self, update: LoadUpdate, batch_id: int, milliseconds: int) -> None:
         """Leave the state of affairs in the status file, and in the log if something was reported."""
@@ -150,8 +173,10 @@ def run(options: ReportOptions) -> int:
 
 def start_query(session: SparkSession, options: ReportOptions) -> StreamingQuery:
     """Start the streaming query in a session."""
+    node = _node(options)
     report = LoadReport(
-        node=_node(options),
+        node=node,
+        history=_history(options, node),
         reporter=options.reporter,
         files=StateFiles(f"{options.checkpoint}/state"),
         status=options.directory / "status.json",
@@ -173,6 +198,12 @@ def start_query(session: SparkSession, options: ReportOptions) -> StreamingQuery
         .option("checkpointLocation", f"{options.checkpoint}/query")
         .start()
     )
+
+
+def _history(options: ReportOptions, node: NodeClient) -> History | None:
+    if not options.history:
+        return None
+    return History(options.history, layouts=Layouts(node), kept_days=options.history_days)
 
 
 def _follow(query: StreamingQuery, stop: threading.Event) -> int:
@@ -243,18 +274,23 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
     add("--reporter", default="spark", help="the name under which the watermark is kept")
     add("--trigger-ms", type=int, default=500, help="shortest time between two micro-batches")
     add("--max-messages", type=int, default=10_000, help="of one micro-batch and segment")
+    add("--history", help="path or URI of the minutes' history; default: 'history' in the directory")
+    add("--history-days", type=int, default=KEPT_DAYS, help="days that it is kept for; 0: no history")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     chosen = parser.parse_args(arguments)
+    directory = chosen.directory.resolve()
     return ReportOptions(
         url=chosen.url,
         token_file=chosen.token_file,
-        directory=chosen.directory.resolve(),
-        checkpoint=chosen.checkpoint or str(chosen.directory.resolve() / "checkpoint"),
+        directory=directory,
+        checkpoint=chosen.checkpoint or str(directory / "checkpoint"),
         master=chosen.master,
         topic=chosen.topic,
         reporter=chosen.reporter,
         trigger_ms=chosen.trigger_ms,
         max_messages=chosen.max_messages,
+        history=(chosen.history or str(directory / "history")) if chosen.history_days > 0 else "",
+        history_days=chosen.history_days,
         configuration=dict(setting.split("=", 1) for setting in chosen.conf),
     )
 

@@ -17,6 +17,8 @@ from scalable.domain.load import SegmentRates
 PARTS = 32
 MINUTE_MS = 60_000
 MOST_CELLS = 60
+Tile = tuple[list[float], list[float]]
+"""Mean and largest rate of incoming messages, per part of a segment's range."""
 KNOWN_AFTER = 0.5
 """Part of its window that a segment must have been observed for before its rates are told."""
 
@@ -69,13 +71,24 @@ class Series(msgspec.Struct, kw_only=True):
         span_ms = watermark_ms - start_ms
         if span_ms < self.window_ms * KNOWN_AFTER:
             return None
+        return self._mean_rates(start_ms, watermark_ms)
+
+    def minute_rates(self, minute_ms: int) -> tuple[SegmentRates, int]:
+        """Rates per second over an ended minute, and for how many ms of it the segment was observed.
+
+        The rates are over that part of the minute.
+        """
+        start_ms, end_ms = max(minute_ms, self.born_ms), minute_ms + MINUTE_MS
+        return self._mean_rates(start_ms, end_ms), end_ms - start_ms
+
+    def _mean_rates(self, start_ms: int, end_ms: int) -> SegmentRates:
         totals = [0.0, 0.0, 0.0, 0.0]
         for sample in self.samples:
-            weight = sample.overlap(start_ms, watermark_ms)
+            weight = sample.overlap(start_ms, end_ms)
             if weight:
                 for axis, count in enumerate(sample.counts):
                     totals[axis] += count * weight
-        return SegmentRates(*(total * 1000 / span_ms for total in totals))
+        return SegmentRates(*(total * 1000 / (end_ms - start_ms) for total in totals))
 
     def minutes(self) -> set[int]:
         """The minutes that the samples touch."""
@@ -85,7 +98,7 @@ class Series(msgspec.Struct, kw_only=True):
             for minute in range(minute_of(sample.start_ms), sample.end_ms, MINUTE_MS)
         }
 
-    def tile(self, minute_ms: int, watermark_ms: int) -> tuple[list[float], list[float]] | None:
+    def tile(self, minute_ms: int, watermark_ms: int) -> Tile | None:
         """Mean and largest rate per part of one minute, up to the watermark; None without samples.
 
         The mean is over the part of the minute in which the segment existed; the largest is that of one

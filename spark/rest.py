@@ -83,6 +83,11 @@ class NodeClient:
         segments = {int(number): _extent(extent) for number, extent in answer["segments"].items()}
         return TopicExtents(answer["incarnation"], segments)
 
+    def layout(self, topic: TopicName) -> Any:
+        """Ask for the metadata of a topic: the JSON of `GET /{topic}`."""
+        body, _ = self._request("GET", _address(topic))
+        return json.loads(body)
+
     def batches(self, topic: TopicName, segment_id: int, *, offset: int, max_bytes: int) -> BatchPage:
         """Read batches that hold messages at or above the offset, at least one if there is any."""
         query = urlencode({"offset": offset, "maxBytes": max_bytes})

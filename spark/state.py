@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from scalable.domain.load import SegmentRates, is_material
-from spark.recent import MINUTE_MS, Sample, Series, minute_of
+from spark.recent import MINUTE_MS, Sample, Series, Tile, minute_of
 
 VERSION = 1
 CLOCK_TOLERANCE_MS = 60_000
@@ -54,6 +54,8 @@ class LoadUpdate(msgspec.Struct, kw_only=True):
     watermark_ms: int | None
     loads: list[dict[str, Any]] = []
     tiles: list[dict[str, Any]] = []
+    minutes: list[dict[str, Any]] = []
+    """Rows of the history (`spark.history`): the minutes that ended with this step."""
     messages: int = 0
     samples: int = 0
     repeats: int = 0
@@ -80,7 +82,9 @@ class LoadState(msgspec.Struct, kw_only=True):
         before_ms, after_ms = self.watermark_ms, self._advance()
         update.watermark_ms = after_ms
         update.loads = list(self._loads(after_ms))
-        update.tiles = list(self._tiles(before_ms, after_ms))
+        tiles = list(self._tiles(before_ms, after_ms))
+        update.tiles = [_tile(*each) for each in tiles]
+        update.minutes = [_minute(*each) for each in tiles if each[1] < minute_of(after_ms)]
         self._forget(after_ms)
         return update
 
@@ -137,7 +141,7 @@ class LoadState(msgspec.Struct, kw_only=True):
                 series.reported = rates
                 yield _load(series, rates)
 
-    def _tiles(self, before_ms: int | None, after_ms: int) -> Iterator[dict[str, Any]]:
+    def _tiles(self, before_ms: int | None, after_ms: int) -> Iterator[tuple[Series, int, Tile]]:
         """The minutes that ended with this step, and now and then the open one."""
         first, open_minute = minute_of(before_ms or 0), minute_of(after_ms)
         last = open_minute - MINUTE_MS
@@ -149,7 +153,7 @@ class LoadState(msgspec.Struct, kw_only=True):
             for minute_ms in sorted(series.minutes()):
                 tile = series.tile(minute_ms, after_ms) if first <= minute_ms <= last else None
                 if tile is not None:
-                    yield _tile(series, minute_ms, tile)
+                    yield series, minute_ms, tile
 
     def _forget(self, watermark_ms: int) -> None:
         oldest_ms = watermark_ms - RETENTION_MS
@@ -203,8 +207,14 @@ def _load(series: Series, rates: SegmentRates) -> dict[str, Any]:
     return {**_names(series), **rates.by_metric()}
 
 
-def _tile(series: Series, minute_ms: int, tile: tuple[list[float], list[float]]) -> dict[str, Any]:
+def _tile(series: Series, minute_ms: int, tile: Tile) -> dict[str, Any]:
     return {**_names(series), "minuteMs": minute_ms, "mean": tile[0], "max": tile[1]}
+
+
+def _minute(series: Series, minute_ms: int, tile: Tile) -> dict[str, Any]:
+    rates, observed_ms = series.minute_rates(minute_ms)
+    measured = {"observedMs": observed_ms, **rates.by_metric()}
+    return {**_tile(series, minute_ms, tile), **measured}
 
 
 def _names(series: Series) -> dict[str, Any]:

@@ -1,0 +1,210 @@
+"""The history of loads: a row for each minute of a segment, in Parquet files by day (UTC).
+
+The load report writes it, batch jobs read it. The same minute may stand in it twice (a job that began anew, a
+compaction that was cut off); readers take the row that was observed for longest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from scalable.domain.names import TopicName
+from spark.rest import NodeClient, NodeRefused, NodeUnavailable
+
+logger = logging.getLogger("spark.history")
+
+KEPT_DAYS = 30
+LAYOUT_AGE_MS = 600_000
+"""A topic's layout is asked for again after this long, and when a segment is not in it."""
+LAYOUTS_PER_STEP = 50
+_DAY = re.compile(r"day=(\d{4}-\d{2}-\d{2})")
+_RATES = ("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut")
+_PARTS = pa.list_(pa.float32())
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("incarnation", pa.int64()),
+        ("segment_id", pa.int64()),
+        ("minute_ms", pa.int64()),
+        ("observed_ms", pa.int32()),
+        *((re.sub("([A-Z])", r"_\1", name).lower(), pa.float64()) for name in _RATES),
+        ("mean", _PARTS),
+        ("max", _PARTS),
+        ("hash_start", pa.int32()),
+        ("hash_end", pa.int32()),
+        ("active_segments", pa.int32()),
+    ]
+)
+READ_SCHEMA = (
+    "topic string, incarnation bigint, segment_id bigint, minute_ms bigint, observed_ms int,"
+    " msg_rate_in double, bytes_rate_in double, msg_rate_out double, bytes_rate_out double,"
+    " mean array<float>, max array<float>, hash_start int, hash_end int, active_segments int, day date"
+)
+Row = Mapping[str, Any]
+
+
+@dataclass
+class _Layout:
+    """What a topic looked like: the range of each segment, and how many are active."""
+
+    at_ms: int
+    incarnation: int
+    ranges: dict[int, tuple[int, int]]
+    active: int
+
+    def tells(self, row: Row, now_ms: int) -> bool:
+        """Tell whether it is fresh and has the row's segment."""
+        same = self.incarnation == row["incarnation"] and row["segmentId"] in self.ranges
+        return same and now_ms - self.at_ms < LAYOUT_AGE_MS
+
+
+@dataclass
+class Layouts:
+    """The layouts of the topics of a history, asked for rarely; a few requests a step at most."""
+
+    node: NodeClient
+    known: dict[str, _Layout] = field(default_factory=dict)
+    asked: int = 0
+
+    def columns(self, row: Row, now_ms: int) -> dict[str, int | None]:
+        """Give the range of a row's segment and the number of active ones; None where they are not known."""
+        layout = self._layout(row, now_ms)
+        if layout is None or layout.incarnation != row["incarnation"]:
+            return {"hash_start": None, "hash_end": None, "active_segments": None}
+        start, end = layout.ranges.get(row["segmentId"], (None, None))
+        return {"hash_start": start, "hash_end": end, "active_segments": layout.active}
+
+    def _layout(self, row: Row, now_ms: int) -> _Layout | None:
+        topic = row["topic"]
+        layout = self.known.get(topic)
+        if layout is not None and (layout.at_ms == now_ms or layout.tells(row, now_ms)):
+            return layout
+        if self.asked >= LAYOUTS_PER_STEP:
+            return layout
+        self.asked += 1
+        asked = self._ask(topic, now_ms)
+        if asked is None:
+            self.known.pop(topic, None)
+        else:
+            self.known[topic] = asked
+        return asked
+
+    def _ask(self, topic: str, now_ms: int) -> _Layout | None:
+        try:
+            body = self.node.layout(TopicName.parse(topic))
+        except (NodeRefused, NodeUnavailable) as error:
+            logger.info("the layout of %s is not known: %s", topic, error)
+            return None
+        segments = {int(segment_id): segment for segment_id, segment in body["segments"].items()}
+        ranges = {
+            segment_id: (segment["hashRange"]["start"], segment["hashRange"]["end"])
+            for segment_id, segment in segments.items()
+        }
+        active = sum(segment["state"] == "ACTIVE" for segment in segments.values())
+        return _Layout(now_ms, body["incarnation"], ranges, active)
+
+
+class History:
+    """Writes the history below a path or URI, and drops days that are older than `kept_days`."""
+
+    def __init__(self, location: str, *, layouts: Layouts, kept_days: int = KEPT_DAYS) -> None:
+        self._files, self._directory = file_system(location)
+        self._layouts = layouts
+        self._kept_days = kept_days
+        self._trimmed_on: date | None = None
+
+    def write(self, minutes: Sequence[Row], *, now_ms: int) -> None:
+        """Write the rows of a step, one file a day; the same rows written again replace their file."""
+        self._layouts.asked = 0
+        for day, rows in groupby(sorted(minutes, key=_place), key=lambda row: _day(row["minuteMs"])):
+            measured = list(rows)
+            complete = [_complete(row, self._layouts.columns(row, now_ms)) for row in measured]
+            table = pa.Table.from_pylist(complete, schema=SCHEMA)
+            write_file(self._files, f"{self._directory}/day={day}", _name(measured), table)
+        today = _day(now_ms)
+        if minutes and self._trimmed_on != today:
+            self._trim(today)
+            self._trimmed_on = today
+
+    def _trim(self, today: date) -> None:
+        oldest = today - timedelta(days=self._kept_days)
+        for day, path in days_of(self._files, self._directory):
+            if day < oldest:
+                self._files.delete_dir(path)
+
+
+def file_system(location: str) -> tuple[fs.FileSystem, str]:
+    """Give the file system of a path or URI, and the path in it."""
+    if "://" in location:
+        files, path = fs.FileSystem.from_uri(location)
+        return files, path
+    return fs.LocalFileSystem(), location
+
+
+def days_of(files: fs.FileSystem, directory: str) -> Iterator[tuple[date, str]]:
+    """Give the days that a history has, with their directories."""
+    for info in files.get_file_info(fs.FileSelector(directory, allow_not_found=True)):
+        match = _DAY.fullmatch(info.base_name)
+        if match:
+            yield date.fromisoformat(match[1]), info.path
+
+
+def write_file(files: fs.FileSystem, directory: str, name: str, table: pa.Table) -> None:
+    """Write a Parquet file as a whole or not at all; Spark passes over names with an underscore in front."""
+    files.create_dir(directory, recursive=True)
+    partial = f"{directory}/_{name}.partial"
+    with files.open_output_stream(partial) as stream:
+        pq.write_table(table, stream, compression="zstd")
+    files.move(partial, f"{directory}/{name}")
+
+
+def read_history(session: SparkSession, location: str, *, first: date, last: date) -> DataFrame:
+    """Read the days from `first` to `last`, both included; each minute of a segment once."""
+    rows = session.read.schema(READ_SCHEMA).parquet(location)
+    rows = rows.where(sf.col("day").between(sf.lit(first), sf.lit(last)))
+    return once(rows)
+
+
+def once(rows: DataFrame) -> DataFrame:
+    """Of several rows of a segment's minute keep the one that was observed for longest."""
+    keys = ("incarnation", "segment_id", "minute_ms")
+    best = rows.groupBy(*keys).agg(sf.max_by(sf.struct(*rows.columns), "observed_ms").alias("row"))
+    return best.select("row.*")
+
+
+def _place(row: Row) -> tuple[int, int, int]:
+    return row["minuteMs"], row["incarnation"], row["segmentId"]
+
+
+def _day(time_ms: int) -> date:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).date()
+
+
+def _complete(row: Row, layout: Mapping[str, int | None]) -> dict[str, Any]:
+    return {name: row.get(_camel(name)) for name in SCHEMA.names} | layout
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(word.title() for word in rest)
+
+
+def _name(measured: Iterable[Row]) -> str:
+    """Name a file by what was measured, so that a step that is repeated writes the same file again."""
+    rows = list(measured)
+    digest = hashlib.sha256(msgspec.msgpack.encode(rows)).hexdigest()[:16]
+    return f"{rows[0]['minuteMs']}-{digest}.parquet"

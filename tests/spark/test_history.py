@@ -1,0 +1,93 @@
+"""The history of loads: what a minute's row holds, and that no minute is written or read twice."""
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+import pytest
+
+from scalable.domain.load import SegmentRates
+from spark.history import History, Layouts
+from spark.rest import NodeClient, NodeRefused
+from spark.state import LoadState
+from tests.spark.oracle import MINUTE_MS, SLOT_MS, Message, Oracle, make_messages, rows_of
+
+START_MS = 1_795_823_940_000
+"""One minute before midnight."""
+NOW_MS = START_MS + 10**6
+TOPIC = "topic://public/default/flights"
+REFS = [(TOPIC, 7, segment_id) for segment_id in range(2)]
+
+
+class Node(NodeClient):
+    """A node that knows one layout."""
+
+    def layout(self, topic: Any) -> Any:
+        """Give it, for one topic only."""
+        if str(topic) != TOPIC:
+            raise NodeRefused("no such topic", "topic_not_found")
+        segments = {
+            str(number): {"hashRange": {"start": start, "end": start + 0x7FFF}, "state": "ACTIVE"}
+            for number, start in enumerate((0, 0x8000))
+        }
+        return {"incarnation": 7, "segments": segments}
+
+
+def history_in(directory: Path, *, kept_days: int = 30) -> History:
+    """Make a history in a directory of this test."""
+    return History(str(directory), layouts=Layouts(Node("", "")), kept_days=kept_days)
+
+
+def rows_in(directory: Path) -> list[dict[str, Any]]:
+    """Read all files."""
+    rows: list[dict[str, Any]] = ds.dataset(directory, partitioning="hive").to_table().to_pylist()
+    return rows
+
+
+def write_all(history: History, messages: list[Message], *, repeat: bool) -> None:
+    """Write a history in steps of 20 messages, each step twice if wanted."""
+    state = LoadState()
+    for start in range(0, len(messages), 20):
+        update = state.step(rows_of(messages[start : start + 20], start), now_ms=NOW_MS)
+        for _ in range(2 if repeat else 1):
+            history.write(update.minutes, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize("repeat", [False, True])
+def test_each_closed_minute_is_written_once_with_the_oracles_rates(tmp_path: Path, repeat: bool) -> None:
+    messages = make_messages(Random(1), refs=REFS, start_ms=START_MS, seconds=200)
+    write_all(history_in(tmp_path), messages, repeat=repeat)
+    rows = rows_in(tmp_path)
+    places = [(row["segment_id"], row["minute_ms"]) for row in rows]
+    assert len(set(places)) == len(places) == 2 * 4
+    for row in rows:
+        oracle = Oracle(messages, (7, row["segment_id"]))
+        start = max(row["minute_ms"], oracle.born_ms)
+        end = row["minute_ms"] + MINUTE_MS
+        span = oracle.counts[(start - oracle.start_ms) // SLOT_MS : (end - oracle.start_ms) // SLOT_MS]
+        expected = SegmentRates(*(span.sum(axis=0) * 1000 / (end - start)).tolist())
+        found = [row[name] for name in ("msg_rate_in", "bytes_rate_in", "msg_rate_out", "bytes_rate_out")]
+        np.testing.assert_allclose(found, expected.values)
+        assert row["observed_ms"] == end - start
+        assert sum(row["mean"]) == pytest.approx(row["msg_rate_in"], rel=1e-5)
+        assert row["hash_start"] == row["segment_id"] * 0x8000
+        assert row["active_segments"] == 2
+
+
+def test_days_are_utc_and_kept_for_so_long(tmp_path: Path) -> None:
+    messages = make_messages(Random(2), refs=REFS, start_ms=START_MS, seconds=200)
+    (tmp_path / "day=2026-11-01").mkdir(parents=True)
+    write_all(history_in(tmp_path, kept_days=3), messages, repeat=False)
+    for row in rows_in(tmp_path):
+        assert date.fromisoformat(row["day"]) == datetime.fromtimestamp(row["minute_ms"] / 1000, UTC).date()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["day=2026-11-27", "day=2026-11-28"]
+
+
+def test_a_topic_that_is_gone_leaves_its_layout_unknown(tmp_path: Path) -> None:
+    gone = [("topic://public/default/gone", 9, 0)]
+    messages = make_messages(Random(3), refs=gone, start_ms=START_MS, seconds=100)
+    write_all(history_in(tmp_path), messages, repeat=False)
+    assert {row["hash_start"] for row in rows_in(tmp_path)} == {None}
