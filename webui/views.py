@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -54,19 +55,31 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
     return render(request, "webui/forbidden.html", status=403)
 
 
+def _shown(request: HttpRequest, page: str, **values: str) -> HttpResponse:
+    """A page that knows whether this node changes anything."""
+    return render(request, f"webui/{page}.html", {"read_only": settings.SCALABLE_READ_ONLY, **values})
+
+
+def _of_topics(request: HttpRequest, page: str, **values: str) -> HttpResponse:
+    """A page of topics, or what is there in its place while they are switched off."""
+    if not settings.SCALABLE_TOPICS_ENABLED:
+        return render(request, "webui/switched_off.html", status=404)
+    return _shown(request, page, **values)
+
+
 @_page
 def nodes(request: HttpRequest) -> HttpResponse:
     """The web nodes, and which topics each leads."""
-    return render(request, "webui/nodes.html")
+    return _shown(request, "nodes")
 
 
 @_page
 def topics(request: HttpRequest) -> HttpResponse:
     """The topics of one namespace (`?namespace=tenant/name`)."""
-    return render(request, "webui/topics.html", {"namespace": request.GET.get("namespace", "public/default")})
+    return _of_topics(request, "topics", namespace=request.GET.get("namespace", "public/default"))
 
 
 @_page
 def topic(request: HttpRequest, tenant: str, namespace: str, topic: str) -> HttpResponse:
     """One topic: its map, active segments, operations and the last decision."""
-    return render(request, "webui/topic.html", {"tenant": tenant, "namespace": namespace, "topic": topic})
+    return _of_topics(request, "topic", tenant=tenant, namespace=namespace, topic=topic)

@@ -2,6 +2,18 @@
 
 import { ApiError } from "./api.js";
 
+/** Whether the server refuses every change, so that what asks for one is not offered. */
+export const READ_ONLY = "readOnly" in document.documentElement.dataset;
+const READ_ONLY_REASON = "The server is in read-only mode";
+
+/** Disable what asks for a change where nothing may be changed. @param {HTMLElement & {disabled: boolean}} control */
+export function changing(control) {
+  if (!READ_ONLY) return control;
+  control.disabled = true;
+  control.title = READ_ONLY_REASON;
+  return control;
+}
+
 /**
  * @param {HTMLDialogElement} dialog holding a form with a cancel button and one primary button
  * @param {(form: HTMLFormElement) => Promise<unknown>} act resolves when done, to `false` when there is more to ask; an ApiError is

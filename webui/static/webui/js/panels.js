@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { heat } from "./colour.js";
-import { ask } from "./dialogs.js";
+import { ask, changing } from "./dialogs.js";
 import { bytes, clock, duration, element, moment, range, rate, verdict } from "./format.js";
 import { active, loadOf, policyOf } from "./model.js";
 
@@ -90,7 +90,7 @@ export class Panels {
       number(String(one.entryBucketSplits.length + 1)),
       element("td", {}, one.parentIds.join(", ") || "–"),
       element("td", { title: moment(one.createdAtMs) }, duration(Date.now() - one.createdAtMs)),
-      element("td", { class: "actions" }, split, rebucket));
+      element("td", { class: "actions" }, changing(split), changing(rebucket)));
     return row;
   }
 
@@ -107,6 +107,7 @@ export class Panels {
     button.disabled = picked.length < 2 || !adjacent;
     button.title = picked.length < 2 ? "Select two or more neighbours" : adjacent ? "" : "Only neighbours in the hash range merge";
     button.textContent = picked.length > 1 ? `Merge ${picked.length} selected…` : "Merge selected…";
+    changing(button);
   }
 
   askSplit(one) {

@@ -1,7 +1,7 @@
 /** The subscriptions of a topic: backlog, consumers, what waits for what; seek with a preview, clear, delete. */
 
 import { call, get } from "./api.js";
-import { ask } from "./dialogs.js";
+import { READ_ONLY, ask, changing } from "./dialogs.js";
 import { clock, element, rate } from "./format.js";
 
 const SHORTEST_MS = 500;
@@ -95,8 +95,8 @@ export class Subscriptions {
       element("td", { class: "number", "data-role": "backlog" }, (one.backlogExact ? "" : "≤ ") + rate(one.msgBacklog)),
       element("td", { class: shut.length ? "waits" : null }, shut.length ? waiting(shut[0][0], shut[0][1]) + (shut.length > 1 ? ` (and ${shut.length - 1} more)` : "") : "–"),
       element("td", { class: "actions" },
-        ...(movable ? [action("seek", "Seek", () => this.askSeek(name)), action("clear", "Clear", () => this.askClear(name))] : []),
-        action("delete", "Delete", () => this.askDelete(name, one))));
+        ...(movable ? [action("seek", "Seek", () => this.askSeek(name)), changing(action("clear", "Clear", () => this.askClear(name)))] : []),
+        changing(action("delete", "Delete", () => this.askDelete(name, one)))));
     return open ? [row, element("tr", { class: "details" }, element("td", { colspan: COLUMNS }, details(one)))] : [row];
   }
 
@@ -109,7 +109,7 @@ export class Subscriptions {
     return `${this.path}/subscriptions/${encodeURIComponent(name)}${action}`;
   }
 
-  /** Preview first; what was previewed is then done, unless another start was chosen meanwhile. */
+  /** Preview first; what was previewed is then done, unless another start was chosen meanwhile, or nothing may be. */
   askSeek(name) {
     const dialog = /** @type {HTMLDialogElement} */ (document.getElementById("seek-dialog"));
     const form = /** @type {HTMLFormElement} */ (dialog.querySelector("form"));
@@ -131,6 +131,7 @@ export class Subscriptions {
       if (previewed === timestamp) return this.move(this.address(name, `/seek?timestamp=${timestamp}`));
       const { body } = await call("POST", this.address(name, `/seek?timestamp=${timestamp}&preview=true`));
       found.replaceChildren(...preview(body));
+      if (READ_ONLY) return false;
       previewed = timestamp;
       go.textContent = "Seek";
       return false;

@@ -1,7 +1,7 @@
 /** The topic list: one page at a time, filtered and counted by the server. */
 
 import { ApiError, call, topicPath } from "./api.js";
-import { ask } from "./dialogs.js";
+import { ask, changing } from "./dialogs.js";
 import { clock, element, moment, verdict } from "./format.js";
 
 const PAGE = 50;
@@ -65,7 +65,7 @@ filter.addEventListener("submit", (event) => {
   event.preventDefault();
   turn(-offset);
 });
-document.getElementById("create").addEventListener("click", () =>
+changing(/** @type {HTMLButtonElement} */ (document.getElementById("create"))).addEventListener("click", () =>
   ask(/** @type {HTMLDialogElement} */ (document.getElementById("create-dialog")), async (form) => {
     const name = form.elements["name"].value;
     await call("PUT", `${topicPath(tenant, namespace, name)}?numInitialSegments=${form.elements["segments"].value}`, {});
