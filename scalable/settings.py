@@ -280,6 +280,7 @@ SPECTACULAR_SETTINGS = {
 
 CELERY_BROKER_URL = SCALABLE_REDIS_URL
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker outlasts its broker, however long that is away
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "global_keyprefix": f"{SCALABLE_REDIS_PREFIX}celery:",
     "visibility_timeout": _whole("SCALABLE_TASK_VISIBILITY_SECONDS", 300),

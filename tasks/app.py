@@ -6,6 +6,8 @@ from typing import Any
 from celery import Celery
 from django.conf import settings
 
+from tasks.broker import use_lasting_transport
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
 
 STORE_SWEEP_SECONDS = 60
@@ -16,6 +18,7 @@ KEYS_SWEEP_SECONDS = 600.0
 RETENTION_TICK_SECONDS = min(5.0, settings.SCALABLE_RETENTION_SWEEP_SECONDS)
 """Ticks are more frequent than the sweeps of one topic, so that many topics are spread over them."""
 
+use_lasting_transport()
 app = Celery("scalable")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ["tasks.jobs"]

@@ -6,7 +6,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from django.db import transaction
 
+from launch.embedded import embedded_valkey
 from launch.process import ManagedProcess
 from launch.services import beat_spec
 from scalable import announce
@@ -16,6 +18,7 @@ from scalable.models import Namespace
 from scalable.services import autoscaling, namespaces, scaling, topics
 from scalable.services.topics import TopicView
 from scalable.store import evaluations
+from scalable.store import topics as store
 from scalable.store.operations import read
 from tasks import jobs
 from tasks.app import app
@@ -103,6 +106,35 @@ def test_a_broker_that_is_down_fails_no_request_and_the_sweep_heals_it(
     processes.worker(SCALABLE_OPERATION_SWEEP_SECONDS="0.5")
     processes.run(beat_spec(environment=quick, schedule=tmp_path / "beat"))
     until(partial(succeeded, operation_id), what="the sweep and the split")
+
+
+def test_a_worker_outlasts_a_broker_that_dies_while_it_works(
+    processes: ProcessFactory, service_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """Its task waits for a lock as the broker dies: the worker holds what it cannot give back."""
+    topic = make_topic("outlasting")
+    broker = embedded_valkey(directory=tmp_path / "broker", durable=False)
+    first = processes.run(broker.spec)
+    worker = processes.worker(REDIS_URL=broker.url)
+    operation_id = request(OperationKind.SPLIT, topic).operation_id
+    with transaction.atomic():
+        store.lock_incarnation(topic.incarnation)
+        _queue(broker.url, operation_id)
+        until(lambda: read(operation_id).attempts > 0, what="a worker that has begun")
+        first.kill_group()
+        until(lambda: "Connection to broker lost" in worker.log.tail(200), what="a worker that noticed")
+    until(partial(succeeded, operation_id), what="the split, by who had begun it")
+    processes.run(broker.spec)
+    everything = [segment.segment_id for segment in layout_of(topic).active]
+    merge = scaling.request_merge(name=topic.name, segment_ids=everything, actor=ACTOR).operation_id
+    _queue(broker.url, merge)
+    until(partial(succeeded, merge), what="the merge, by the same worker")
+    assert worker.returncode is None
+
+
+def _queue(broker_url: str, operation_id: str) -> None:
+    with app.connection_for_write(broker_url) as connection:
+        app.send_task("tasks.jobs.drive", args=[operation_id], connection=connection, ignore_result=True)
 
 
 def test_beat_lets_a_worker_evaluate_topics_in_their_own_rhythm(
