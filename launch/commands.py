@@ -164,14 +164,18 @@ def run_demo(argv: Sequence[str]) -> int:
         add_help=False,
         allow_abbrev=False,
     )
+    _add_tls_options(parser)
     options, rest = parser.parse_known_args(argv)
     demo.parse(rest)  # before anything is started for it
+    tls = _tls_of(options)
     running = DataDirectory(options.data_dir).running()
     if running is not None:
         return demo.main(rest, running)
     interrupt_by_signal()
     report = reporter(sys.stderr)
-    with Instance(options.data_dir, port=options.port, report=report, echo=options.verbose) as instance:
+    with Instance(
+        options.data_dir, port=options.port, report=report, echo=options.verbose, tls=tls
+    ) as instance:
         return demo.main(rest, instance.running)
 
 

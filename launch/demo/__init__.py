@@ -19,7 +19,13 @@ from scalable.client import ConnectionLost
 from scalable.domain.errors import ScalableError
 
 DEFAULT_EVENTS = 60_000
-USAGE = "./run demo [--events N] [--json] [--data-dir D] [--port N] [--verbose]"
+USAGE = (
+    "./run demo [--events N] [--json] [--data-dir D] [--port N] [--verbose]"
+    " [--tls-cert F --tls-key F [--tls-client-ca F]]"
+)
+ENCRYPTION = (
+    "--tls-cert, --tls-key and --tls-client-ca encrypt the instance that is started (docs/access.md)."
+)
 
 
 def main(argv: Sequence[str], services: RunningServices) -> int:
@@ -47,7 +53,9 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
 
 def parse(argv: Sequence[str]) -> Any:
     """Read the options; argparse's exit for help and for what cannot be read."""
-    parser = argparse.ArgumentParser(prog="./run demo", usage=USAGE, description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="./run demo", usage=USAGE, description=__doc__, epilog=ENCRYPTION, allow_abbrev=False
+    )
     parser.add_argument(
         "--events", type=_count, metavar="N", default=DEFAULT_EVENTS, help=f"default: {DEFAULT_EVENTS:,}"
     )

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
@@ -16,46 +17,57 @@ from launch.ports import free_port
 from launch.process import ROOT
 from tests.browser.conftest import CHROMIUM
 from tests.journeys.witness import watch_topic
+from tests.launch.test_tls import LOCAL, Authority
 
 EVENTS = 6_000
+FEW_EVENTS = 500
 OF_THE_TESTS = {
     *("DATABASE_URL", "REDIS_URL", "SCALABLE_DATA_DIR", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"),
 }
 
 
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-@pytest.mark.skipif(java_environment() is None, reason="no Java 17 or newer: the load pipeline cannot run")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        java_environment() is None, reason="no Java 17 or newer: the load pipeline cannot run"
+    ),
+]
+
+
+def start_demo(directory: Path, progress: TextIO, *options: str, events: int) -> subprocess.Popen[str]:
+    """Start the demo in an instance of its own, whose addresses are nobody's but the given ones."""
+    arguments = ["demo", "--events", str(events), "--json", "--data-dir", str(directory), *options]
+    return subprocess.Popen(
+        [sys.executable, "-m", "launch", *arguments],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name not in OF_THE_TESTS},
+        stdout=subprocess.PIPE,
+        stderr=progress,
+        text=True,
+    )
+
+
+def end_of(run: subprocess.Popen[str], directory: Path) -> dict[str, Any]:
+    """What the demo tells in its one line, once it has ended well and left nothing behind."""
+    output, _ = run.communicate()
+    remove_postgres(directory=directory / "postgres")
+    assert run.returncode == 0, (directory / "progress").read_text()[-4_000:]
+    assert not (directory / "services.json").exists(), "what it started, it stopped"
+    (line,) = output.splitlines()
+    result: dict[str, Any] = json.loads(line)
+    return result
+
+
 def test_a_stream_of_flights_splits_and_merges_its_topic_while_a_browser_shows_it(tmp_path: Path) -> None:
     port = free_port()
-    arguments = [
-        "demo",
-        "--events",
-        str(EVENTS),
-        "--json",
-        "--data-dir",
-        str(tmp_path),
-        "--port",
-        str(port),
-    ]
     with (tmp_path / "progress").open("w+") as progress:
-        run = subprocess.Popen(
-            [sys.executable, "-m", "launch", *arguments],
-            cwd=ROOT,
-            env={name: value for name, value in os.environ.items() if name not in OF_THE_TESTS},
-            stdout=subprocess.PIPE,
-            stderr=progress,
-            text=True,
-        )
+        run = start_demo(tmp_path, progress, "--port", str(port), events=EVENTS)
         seen = watch_topic(
             run, url=f"http://127.0.0.1:{port}", path="public/default/flights", data_directory=tmp_path
         )
-        output, _ = run.communicate()
-        remove_postgres(directory=tmp_path / "postgres")
-        assert run.returncode == 0, (tmp_path / "progress").read_text()[-4_000:]
-    (line,) = output.splitlines()
-    result = json.loads(line)
+        result = end_of(run, tmp_path)
     assert list(result) == [
         *("produced", "consumed", "lost", "duplicated", "out_of_order", "splits", "merges"),
         *("epoch", "active_segments", "load_reports", "seconds"),
@@ -69,4 +81,19 @@ def test_a_stream_of_flights_splits_and_merges_its_topic_while_a_browser_shows_i
         assert not seen.reloaded
         assert len(seen.segments) >= 1 + 2 * 3
         assert "split" in seen.marks
-    assert not (tmp_path / "services.json").exists(), "what it started, it stopped"
+
+
+def test_everything_shows_an_encrypted_node_its_certificate(tmp_path: Path) -> None:
+    """The producers and the group, the worker, and Spark with its load reports."""
+    authority = Authority(tmp_path, "authority")
+    node = authority.issue("node", *LOCAL)
+    files = ("--tls-cert", str(node.cert), "--tls-key", str(node.key), "--tls-client-ca", str(authority.file))
+    data = tmp_path / "data"
+    data.mkdir()
+    with (data / "progress").open("w+") as progress:
+        port = free_port()
+        run = start_demo(data, progress, "--port", str(port), *files, events=FEW_EVENTS)
+        result = end_of(run, data)
+    assert result["produced"] == result["consumed"] == FEW_EVENTS
+    assert (result["lost"], result["duplicated"], result["out_of_order"]) == (0, 0, 0)
+    assert result["load_reports"] >= 1
