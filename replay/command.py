@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--study", choices=studies.STUDIES, help="a table of docs/autoscale.md, as Markdown")
     group = made.add_argument_group("set-up")
     for number in fields(Setup):
-        kind = type(number.default)
+        kind = int if number.type == "int" else float
         name, text = f"--{number.name.replace('_', '-')}", number.metadata["help"]
         group.add_argument(
             name, type=kind, default=number.default, metavar="N", help=f"{text}; default: {number.default:g}"

@@ -1,0 +1,182 @@
+"""The replay: its set-up on a trace, its rules, and what it must not depend on."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from replay import command, keys, synthetic, traces
+from replay.history import History
+from replay.keys import KeySpread
+from replay.measures import measure
+from replay.profile import ProfileRules, policy_of
+from replay.run import RULES, load_named
+from replay.run import replay as run_replay
+from replay.setup import Setup
+from replay.simulation import play
+from replay.traces import TraceUnreadable
+from scalable.domain.keyspace import HashRange, key_hash, segment_hash
+
+SHORT = Setup(points=300, coarse_points=100)
+JSON_KEYS = {
+    "profile",
+    "violation_percent",
+    "over_capacity_percent",
+    "segments_over_clairvoyant",
+    "actions",
+    "splits",
+    "merges",
+}
+
+
+def test_published_figures_are_met_again_on_a_whole_trace() -> None:
+    """Figures that were published for this set-up: PIP-483's defaults and YDB's rules on the AMZN trace."""
+    load = load_named("Twitter_volume_AMZN", Setup())
+    for rule, violation, segments, actions in (("pip-483", 0.42, 3.86, 93), ("ydb", 1.61, 1.84, 1184)):
+        found, _ = run_replay("AMZN", load, rule, setup=Setup(), keys=keys.uniform())
+        assert found.violation_percent == pytest.approx(violation, abs=0.01)
+        assert found.segments_over_clairvoyant == pytest.approx(segments, abs=0.01)
+        assert found.actions == actions
+
+
+@pytest.mark.parametrize("name", ["Twitter_volume_AMZN", "elb_request_count_8c0756", "nyc_taxi"])
+def test_traces_are_scaled_capped_and_interpolated_by_time(name: str) -> None:
+    trace, setup = traces.read(traces.find(name)), Setup()
+    load = load_named(name, setup)
+    count = setup.coarse_points if name == "nyc_taxi" else setup.points
+    scale = setup.scale_rate / np.percentile(trace.values[:count], setup.scale_percentile)
+    assert load.max() <= setup.cap_rate
+    assert len(load) == pytest.approx(trace.seconds[count - 1] / setup.step_seconds, abs=1)
+    for point in (0, 7, 50):
+        step = trace.seconds[point] / setup.step_seconds
+        assert load[int(step)] == pytest.approx(min(setup.cap_rate, trace.values[point] * scale), rel=0.2)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_replay_is_deterministic_and_within_bounds(rule: str) -> None:
+    load = load_named("elb_request_count_8c0756", SHORT)
+    results = [run_replay("elb", load, rule, setup=SHORT, keys=keys.uniform()) for _ in range(2)]
+    assert results[0][0] == results[1][0]
+    outcome = results[0][1]
+    outcome.layout.check()
+    assert outcome.segments.max() <= SHORT.max_segments
+    assert outcome.segments.min() >= 1
+
+
+@pytest.mark.parametrize("profile", ["pip-483", "recommended"])
+@pytest.mark.parametrize("spread", [keys.uniform(), keys.dominant(0.3)], ids=lambda each: each.name)
+def test_leaving_out_decisions_that_come_to_nothing_changes_nothing(profile: str, spread: KeySpread) -> None:
+    setup = replace(SHORT, points=60)
+    history = History(load_named("elb_request_count_8c0756", setup), setup)
+    policy = policy_of(profile, {}, setup.max_segments)
+    outcomes = [
+        play(history.load, ProfileRules(history, policy, every_tick=every), history, spread)
+        for every in (False, True)
+    ]
+    assert outcomes[0].layout == outcomes[1].layout
+    assert outcomes[0].splits == outcomes[1].splits
+    assert outcomes[0].merges == outcomes[1].merges
+
+
+def test_a_step_to_sixteen_segments_takes_recommended_one_decision_and_pip_483_many() -> None:
+    setup = Setup(initial_segments=1)
+    load = load_named("step", setup)
+    found, outcome = run_replay("step", load, "recommended", setup=setup, keys=keys.uniform())
+    assert found.converged_after_step_seconds is not None
+    assert found.converged_after_step_seconds <= 30
+    after = [step for step, _ in outcome.splits if step * setup.step_seconds >= 3_600]
+    assert len(set(after)) <= 2
+    letter, _ = run_replay("step", load, "pip-483", setup=setup, keys=keys.uniform())
+    assert letter.converged_after_step_seconds is not None
+    assert letter.converged_after_step_seconds >= 14 * 60
+
+
+@pytest.mark.parametrize("profile", ["pip-483", "pulsar-5.0", "recommended"])
+def test_load_about_the_threshold_for_two_hours_changes_little(profile: str) -> None:
+    load = load_named("oscillation", SHORT)
+    found, _ = run_replay("oscillation", load, profile, setup=SHORT, keys=keys.uniform())
+    one = np.minimum(load / 8, SHORT.cap_rate)
+    alone, _ = run_replay("one", one, profile, setup=replace(SHORT, initial_segments=1), keys=keys.uniform())
+    assert alone.actions <= 4
+    assert found.actions <= 16
+
+
+def test_a_dominant_key_is_alone_within_three_actions() -> None:
+    setup = Setup(initial_segments=1, warm_up_seconds=0)
+    load = np.full(360, 30_000.0)
+    found, outcome = run_replay("flat", load, "recommended", setup=setup, keys=keys.dominant(0.6))
+    hash16 = segment_hash(key_hash(keys.DOMINANT_KEY))
+    assert outcome.layout.find_active(hash16).hash_range == HashRange(hash16, hash16)
+    assert found.splits <= 3
+
+
+def test_zipf_keys_and_heat_add_up() -> None:
+    spread = keys.parse("zipf:1.2")
+    assert spread.below[-1] == pytest.approx(1)
+    whole = HashRange(0, 65_535)
+    assert spread.heat(whole, 32).sum() == pytest.approx(1)
+    assert spread.heat(HashRange(5, 9), 32).sum() == pytest.approx(spread.share(HashRange(5, 9)))
+
+
+@pytest.mark.parametrize("text", ["zipf", "zipf:0", "zipf:nan", "dominant:1", "even", "zipf:x"])
+def test_unknown_spreads_of_keys_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        keys.parse(text)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "time,value\n1,2\n2,3\n", "timestamp,value\n1,2\n", "timestamp,value\n1,2\n1,3\n",
+     "timestamp,value\n1,2\n2,nan\n", "timestamp,value\n1,2\n2,-3\n", "timestamp,value\n1,2\nnow,3\n"],
+)  # fmt: skip
+def test_traces_that_cannot_be_read_say_why(content: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_text(content)
+    with pytest.raises(TraceUnreadable, match=r"bad"):
+        traces.read(file)
+    assert command.main(["--trace", str(file), "--profile", "ydb"]) == 2
+
+
+def test_the_command_gives_json_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy, picture = tmp_path / "policy.json", tmp_path / "picture.png"
+    policy.write_text('{"maxSegments": 12}')
+    arguments = ["--trace", "step", "--profile", "recommended", "--profile", "pravega", "--json"]
+    assert command.main([*arguments, "--policy", str(policy), "--picture", str(picture)]) == 0
+    results = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["profile"] for each in results] == ["recommended", "pravega"]
+    assert set(results[0]) > JSON_KEYS
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--trace", "nowhere.csv"], ["--step-seconds", "0"], ["--capacity", "nan"], ["--keys", "even"]],
+    ids=str,
+)
+def test_the_command_refuses_what_it_cannot_play(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.main(["--profile", "ydb", *arguments]) == 2
+    assert "error: " in capsys.readouterr().err
+
+
+def test_a_contradictory_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text('{"minSegments": 12, "maxSegments": 3}')
+    assert command.main(["--trace", "step", "--profile", "pip-483", "--policy", str(policy)]) == 2
+    assert "minSegments (12)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shape", sorted(synthetic.SHAPES))
+def test_made_up_loads_are_finite_and_the_same_each_time(shape: str) -> None:
+    load = load_named(shape, SHORT)
+    assert np.isfinite(load).all()
+    assert (load >= 0).all()
+    assert (load == load_named(shape, SHORT)).all()
+    assert measure(
+        play(load[:400], ProfileRules(History(load[:400], SHORT), policy_of("pip-483", {}, 64)),
+             History(load[:400], SHORT), keys.uniform()),
+        profile="pip-483", trace=shape, keys="uniform",
+    ).mean_segments >= 1  # fmt: skip
