@@ -19,9 +19,9 @@ class LastingChannel(Channel):
     """
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
-        if self.connection is None or self.connection.client is None:
+        if getattr(self.connection, "client", None) is None:
             raise redis.ConnectionError("the connection to the broker is closed")
-        parameters: dict[str, Any] = super()._connparams(asynchronous)
+        parameters: dict[str, Any] = super()._connparams(asynchronous)  # type: ignore[misc]
         return parameters
 
 
