@@ -126,14 +126,14 @@ def autoscale_tick(bench: Bench) -> Iterator[Comparison]:
         "1 % changed",
         floor=lambda: by_key(changed),
         product=lambda: tick(changed),
-        note=f"each of the {CHANGED} is read with {SEGMENTS} segments and their loads, and decided about; the "
-        "floor evaluates the same topics by their keys",
+        note=f"each of the {CHANGED} is read with {SEGMENTS} segments and their loads, and decided about; "
+        "the floor evaluates the same topics by their keys",
     )
     yield Comparison(
         label="1 % changed, over a database of those alone",
         floor=alone,
         product=steady_ticks(changed),
-        note="the floor's rounds come before the rest of the topics, so that noise of the machine is in the ratio",
+        note="the floor's rounds come before the rest of the topics: noise of the machine is in the ratio",
     )
     yield Comparison(
         label="nothing changed",

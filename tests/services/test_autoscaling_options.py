@@ -10,7 +10,15 @@ from scalable.domain.errors import PolicyInvalid, PolicyUnreadable, SegmentsFixe
 from scalable.domain.names import TopicName
 from scalable.domain.operations import Outcome
 from scalable.models import Evaluation, Segment, Subscription
-from scalable.services import autoscaling, loads, namespace_policies, scaling, subscriptions, topics
+from scalable.services import (
+    autoscaling,
+    evaluation_inputs,
+    loads,
+    namespace_policies,
+    scaling,
+    subscriptions,
+    topics,
+)
 from scalable.services.autoscaling import evaluate_due_topics, evaluate_topic, preview_decision
 from scalable.services.topics import TopicView
 from scalable.store.clock import milliseconds
@@ -313,7 +321,7 @@ def test_the_settings_say_which_change_is_written(settings: Any) -> None:
 def test_one_failure_to_read_is_made_up_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = ruled(segments=1)
     report(topic, {0: HOT})
-    read = autoscaling.read_inputs
+    read = evaluation_inputs.read_inputs
 
     def fail_once(*given: Any, **named: Any) -> Any:
         monkeypatch.setattr(autoscaling, "read_inputs", read)
