@@ -41,12 +41,12 @@ def _place(sums: Sequence[float], wanted: float) -> float:
 def hottest_part(hash_range: HashRange, heat: Sequence[float]) -> tuple[HashRange, float]:
     """Give the hashes that share the hottest of the equally wide parts, and the load there.
 
-    Where parts are narrower than a hash, a hash's load is that of all parts which begin in it.
+    Where parts are narrower than a hash, a hash's load is that of the parts up to where it is counted.
     """
     if len(heat) > hash_range.size:
         loads = [0.0] * hash_range.size
         for part, rate in enumerate(heat):
-            loads[part * hash_range.size // len(heat)] += rate
+            loads[min(-(-part * hash_range.size // len(heat)), hash_range.size - 1)] += rate
         hottest = loads.index(max(loads))
         return HashRange(hash_range.start + hottest, hash_range.start + hottest), loads[hottest]
     hottest = max(range(len(heat)), key=lambda part: (heat[part], -part))

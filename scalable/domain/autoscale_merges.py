@@ -30,7 +30,13 @@ def merge_wishes(view: View) -> list[Wish]:
         return []
     by_pair = {pair: (*_of_pair(view, pair, guards), *_capacity_guards(view, pair)) for pair in pairs}
     best = min(pairs, key=lambda pair: _soonest_first(view, pair, by_pair[pair]))
-    return [Wish(COLD_RULE, Merge(ids_of(best)), cold_margin(view, best), (*held, *by_pair[best]))]
+    guards_of_best = (*held, *by_pair[best]) or (_too_short(view, best),)
+    return [Wish(COLD_RULE, Merge(ids_of(best)), cold_margin(view, best), guards_of_best)]
+
+
+def _too_short(view: View, pair: Run) -> Guard:
+    least = view.policy.min_merge_segments
+    return Guard(GuardCode.RUN_TOO_SHORT, COLD_RULE, ids_of(pair), threshold=least)
 
 
 def _soonest_first(view: View, pair: Run, guards: Sequence[Guard]) -> tuple[bool, float, float]:
