@@ -91,7 +91,7 @@ class DoorSchema(AutoSchema):
         schema = msgspec.json.schema(self.door.query, ref_template=REF_TEMPLATE)
         (described,) = schema["$defs"].values() if "$defs" in schema else ({"properties": {}},)
         for name, of_parameter in described["properties"].items():
-            yield {"in": "query", "name": name, "required": False, "schema": of_parameter}
+            yield {"in": "query", "name": name, "required": False, "schema": _without_null(of_parameter)}
 
     def _get_request_body(self, direction: Any = "request") -> _Schema | None:
         if self.door.body is None:
@@ -137,6 +137,15 @@ class DoorSchema(AutoSchema):
     def _register(self, name: str, schema: _Schema, kind: str) -> None:
         component = ResolvedComponent(name, kind, schema, name)  # type: ignore[no-untyped-call]
         self.registry.register_on_missing(component)
+
+
+def _without_null(schema: _Schema) -> _Schema:
+    """A parameter is left out or has a value: no text stands for null."""
+    plain = {key: value for key, value in schema.items() if (key, value) != ("default", None)}
+    choices = [choice for choice in plain.pop("anyOf", ()) if choice != {"type": "null"}]
+    if len(choices) == 1:
+        return {**plain, **choices[0]}
+    return {**plain, "anyOf": choices} if choices else plain
 
 
 def _by_status(errors: Iterable[type[ScalableError]]) -> dict[int, list[type[ScalableError]]]:

@@ -4,7 +4,8 @@ Names are those of the wire. The OpenAPI description is made from these types (`
 """
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 from django.http import QueryDict
@@ -359,6 +360,7 @@ def read_query(parameters: QueryDict, shape: type[_Query]) -> _Query:
         if name not in lists and len(given) > 1:
             raise InvalidParameter(parameter=name, value=given[:10], problem="it is given more than once")
         values[name] = given if name in lists else given[0]
+    _check_given(values, shape)
     try:
         return msgspec.convert(values, shape, strict=False)
     except msgspec.ValidationError as error:
@@ -366,6 +368,14 @@ def read_query(parameters: QueryDict, shape: type[_Query]) -> _Query:
         name = str(error).rpartition("$.")[2].rstrip("`")
         value = str(values.get(name, ""))[:100]
         raise InvalidParameter(parameter=name, value=value, problem=str(error)) from error
+
+
+def _check_given(values: Mapping[str, Any], shape: type[Query]) -> None:
+    """Refuse a text that would be taken for null: a parameter that is not meant is left out."""
+    for field in msgspec.structs.fields(shape):
+        value = values.get(field.encode_name)
+        if isinstance(value, str) and value.lower() == "null" and type(None) in get_args(field.type):
+            raise InvalidParameter(parameter=field.encode_name, value=value, problem="it has no value")
 
 
 def _raise_unknown_field(error: msgspec.ValidationError, shape: Any) -> None:

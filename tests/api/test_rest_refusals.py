@@ -60,6 +60,8 @@ PATHS: list[Refusal] = [
     ("GET", f"{NAMESPACE}?limit=0", None, 400, "invalid_parameter"),
     ("GET", f"{NAMESPACE}?limit=100000000", None, 400, "invalid_parameter"),
     ("GET", f"{NAMESPACE}?offset=-1", None, 400, "invalid_parameter"),
+    ("GET", f"{NAMESPACE}/x/decisions?before=null", None, 400, "invalid_parameter"),
+    ("GET", f"{ROOT}-topics/public/default?state=NULL", None, 400, "invalid_parameter"),
     ("GET", f"{NAMESPACE}?property=owner", None, 412, "invalid_filter"),
     ("GET", f"{NAMESPACE}?property==value", None, 412, "invalid_filter"),
     ("GET", f"{NAMESPACE}?property=owner=", None, 412, "invalid_filter"),
