@@ -179,6 +179,11 @@ def read_history(session: SparkSession, location: str, *, first: date, last: dat
     return once(rows)
 
 
+def in_namespace(rows: DataFrame, namespace: str) -> DataFrame:
+    """Keep the rows of topics of a namespace (`tenant/namespace`); all of them if it is empty."""
+    return rows.where(sf.col("topic").startswith(f"topic://{namespace}/")) if namespace else rows
+
+
 def once(rows: DataFrame) -> DataFrame:
     """Of several rows of a segment's minute keep the one that was observed for longest."""
     keys = ("incarnation", "segment_id", "minute_ms")
@@ -195,7 +200,7 @@ def _day(time_ms: int) -> date:
 
 
 def _complete(row: Row, layout: Mapping[str, int | None]) -> dict[str, Any]:
-    return {name: row.get(_camel(name)) for name in SCHEMA.names} | layout
+    return {**{name: row.get(_camel(name)) for name in SCHEMA.names}, **layout}
 
 
 def _camel(name: str) -> str:

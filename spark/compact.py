@@ -1,0 +1,72 @@
+"""Compaction of the history: the many small files of each day that is over become one.
+
+`python -m spark.compact` may be run again, or be killed, at any time: the new file appears before the old
+ones go, and readers take each minute once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+
+from pyarrow import fs
+from pyspark.sql import SparkSession
+
+from spark.history import READ_SCHEMA, days_of, file_system, once
+from spark.jobs import Result, job_parser, run_job
+
+_SCHEMA = READ_SCHEMA.rpartition(",")[0]
+_SCRATCH = "_compacting"
+
+
+def compact(session: SparkSession, location: str, *, before: date) -> Result:
+    """Compact all days before a day; gives how many days, and files of them, became one file each."""
+    files, directory = file_system(location)
+    days = merged = 0
+    for day, path in list(days_of(files, directory)):
+        names = _files_of(files, path) if day < before else []
+        if len(names) > 1:
+            _compact_day(session, files, f"{location}/day={day}", path, names)
+            days, merged = days + 1, merged + len(names)
+    return {"days": days, "files": merged}
+
+
+def _files_of(files: fs.FileSystem, path: str) -> list[str]:
+    infos = files.get_file_info(fs.FileSelector(path))
+    return sorted(info.base_name for info in infos if info.base_name.endswith(".parquet"))
+
+
+def _compact_day(
+    session: SparkSession, files: fs.FileSystem, location: str, path: str, names: Sequence[str]
+) -> None:
+    rows = once(session.read.schema(_SCHEMA).parquet(*(f"{location}/{name}" for name in names)))
+    ordered = rows.coalesce(1).sortWithinPartitions("topic", "minute_ms", "segment_id")
+    ordered.write.mode("overwrite").option("compression", "zstd").parquet(f"{location}/{_SCRATCH}")
+    (made,) = _files_of(files, f"{path}/{_SCRATCH}")
+    files.move(f"{path}/{_SCRATCH}/{made}", f"{path}/compacted-{made}")
+    for name in names:
+        files.delete_file(f"{path}/{name}")
+    files.delete_dir(f"{path}/{_SCRATCH}")
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = job_parser("compact", __doc__, environment)
+    today = str(datetime.now(UTC).date())
+    parser.add_argument("--before", type=date.fromisoformat, default=today, help="UTC; default: today")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Run the job as a process."""
+    options = parse_options(sys.argv[1:], os.environ)
+    return run_job(
+        "compact", options, lambda session: compact(session, options.history, before=options.before)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

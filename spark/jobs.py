@@ -1,0 +1,171 @@
+"""What all batch jobs have in common: options, a session, progress in a file, and how they end.
+
+A job that gets SIGTERM or SIGINT cancels what runs on Spark and ends with 143.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NoReturn
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from scalable.domain.errors import ScalableError
+from scalable.domain.names import TopicName
+from spark.session import make_session
+
+logger = logging.getLogger("spark.jobs")
+
+POLL_SECONDS = 0.5
+CANCELLED = 143
+_SETTINGS = {"spark.sql.shuffle.partitions": "16", "spark.sql.adaptive.enabled": "true"}
+Result = dict[str, Any]
+
+
+class Cancelled(BaseException):
+    """The job was told to end."""
+
+
+def job_parser(name: str, summary: str | None, environment: Mapping[str, str]) -> argparse.ArgumentParser:
+    """Give the options that all jobs have."""
+    data = Path(environment.get("SCALABLE_DATA_DIR") or ".data")
+    parser = argparse.ArgumentParser(prog=f"python -m spark.{name}", description=summary, allow_abbrev=False)
+    add = parser.add_argument
+    add("--history", default=str((data / "spark/load-report/history").resolve()), help="path or URI")
+    add("--directory", type=Path, default=data / "spark" / "jobs", help="status files, scratch files")
+    add("--master", default=environment.get("SPARK_MASTER") or "local[2]", help="(SPARK_MASTER)")
+    add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    return parser
+
+
+def check_namespace(parser: argparse.ArgumentParser, namespace: str) -> None:
+    """Refuse what is no `tenant/namespace`; nothing stands for all."""
+    try:
+        if namespace:
+            TopicName.parse(f"topic://{namespace}/any")
+    except ScalableError as error:
+        parser.error(str(error))
+
+
+def yesterday() -> str:
+    """Give the last day that is over, UTC."""
+    return str((datetime.now(UTC) - timedelta(days=1)).date())
+
+
+def run_job(name: str, options: argparse.Namespace, work: Callable[[SparkSession], Result]) -> int:
+    """Run a job as a process: 0 when it did its work, 1 when it failed, 143 when it was cancelled."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _cancel)
+    directory = options.directory.resolve()
+    directory.mkdir(parents=True, exist_ok=True)
+    progress = Progress(name, directory / f"{name}.json")
+    try:
+        session = make_session(
+            name=f"scalable-topics {name}",
+            master=options.master,
+            directory=directory,
+            configuration={**_SETTINGS, **dict(setting.split("=", 1) for setting in options.conf)},
+        )
+        try:
+            with progress.following(session):
+                result = work(session)
+        finally:
+            session.stop()
+    except Cancelled:
+        progress.end("CANCELLED")
+        return CANCELLED
+    except (PySparkException, Py4JError, ValueError, OSError) as error:
+        reason = str(error).partition("\n\tat ")[0]
+        logger.error("%s failed: %s", name, reason)
+        progress.end("FAILED", error=reason[:2000])
+        return 1
+    progress.end("SUCCEEDED", result=result)
+    sys.stdout.write(f"{json.dumps(result)}\n")
+    return 0
+
+
+def _cancel(*_: object) -> NoReturn:
+    raise Cancelled
+
+
+class Progress:
+    """Keeps how far a job is in a JSON file: stages and tasks, done and known so far."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._path = path
+        self._status: dict[str, Any] = {"job": name, "startedAtMs": _now_ms()}
+        self._context: SparkContext | None = None
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, daemon=True)
+        self._write("STARTING")
+
+    def following(self, session: SparkSession) -> Progress:
+        """Look at a session's jobs of this thread, from now until the context ends."""
+        self._context = session.sparkContext
+        self._context.setJobGroup(self._status["job"], self._status["job"], interruptOnCancel=True)
+        return self
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._context is not None and kind is Cancelled:
+            self._context.cancelJobGroup(self._status["job"])
+
+    def end(self, state: str, **more: object) -> None:
+        """Say how the job ended."""
+        self._status.update(more)
+        self._write(state)
+
+    def _follow(self) -> None:
+        while not self._over.wait(POLL_SECONDS):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        assert self._context is not None
+        self._status.update(stage_counts(self._context, self._status["job"]))
+        self._write("RUNNING")
+
+    def _write(self, state: str) -> None:
+        self._status.update(state=state, atMs=_now_ms())
+        partial = self._path.with_suffix(".partial")
+        partial.write_text(json.dumps(self._status))
+        partial.replace(self._path)
+
+
+def stage_counts(context: SparkContext, group: str) -> dict[str, dict[str, int]]:
+    """Count a group's stages and tasks, done and known so far; stages that Spark could skip count as done."""
+    tracker = context.statusTracker()
+    counts = {"stages": {"done": 0, "total": 0}, "tasks": {"done": 0, "total": 0}}
+    for job_id in tracker.getJobIdsForGroup(group):
+        job = tracker.getJobInfo(job_id)
+        for stage_id in job.stageIds if job else ():
+            stage = tracker.getStageInfo(stage_id)
+            if job is None or stage is None:
+                continue
+            done = stage.numTasks if job.status == "SUCCEEDED" else stage.numCompletedTasks
+            counts["stages"]["total"] += 1
+            counts["stages"]["done"] += done == stage.numTasks
+            counts["tasks"]["total"] += stage.numTasks
+            counts["tasks"]["done"] += done
+    return counts
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

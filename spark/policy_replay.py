@@ -1,0 +1,189 @@
+"""Policy replay: what other policies would have done with the load that was recorded, topic by topic.
+
+`python -m spark.policy_replay --namespace public/default --profile pip-483 --profile recommended` plays the
+history of each topic by each rule of `replay`, which asks the very same `decide` as the product does. Topics
+are played in parallel.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+from replay.keys import KeySpread, uniform
+from replay.run import RULES, replay
+from replay.setup import Setup
+from replay.traces import Series
+from scalable.domain.keyspace import KEYSPACE_SIZE
+from spark.history import in_namespace, read_history
+from spark.jobs import Result, check_namespace, job_parser, run_job, yesterday
+
+MINUTE_MS = 60_000
+SHORTEST_MINUTES = 3
+PARTS = 32
+TASKS_PER_CORE = 4
+RESULT = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("policy", pa.string()),
+        ("minutes", pa.int64()),
+        ("keys", pa.string()),
+        ("violation_percent", pa.float64()),
+        ("over_capacity_percent", pa.float64()),
+        ("segments_over_clairvoyant", pa.float64()),
+        ("mean_segments", pa.float64()),
+        ("actions", pa.int64()),
+        ("splits", pa.int64()),
+        ("merges", pa.int64()),
+    ]
+)
+RESULT_SCHEMA = (
+    "topic string, policy string, minutes bigint, keys string, violation_percent double,"
+    " over_capacity_percent double, segments_over_clairvoyant double, mean_segments double, actions bigint,"
+    " splits bigint, merges bigint"
+)
+_NEEDED = (
+    "topic",
+    "minute_ms",
+    "observed_ms",
+    "msg_rate_in",
+    "mean",
+    "hash_start",
+    "hash_end",
+    "active_segments",
+)
+
+
+def replay_topics(rows: DataFrame, rules: Sequence[str], setup: Setup) -> DataFrame:
+    """One row for each topic and rule; topics with less than three minutes of history give none."""
+
+    def play(table: pa.Table) -> pa.Table:
+        return replay_topic(table, rules=rules, setup=setup)
+
+    return rows.select(*_NEEDED).groupBy("topic").applyInArrow(play, RESULT_SCHEMA)
+
+
+def replay_topic(table: pa.Table, *, rules: Sequence[str], setup: Setup) -> pa.Table:
+    """Play the recorded load of one topic by each rule."""
+    table = table.sort_by("minute_ms")
+    load = load_of(table, setup.step_seconds)
+    minutes = round(len(load) * setup.step_seconds / 60)
+    if minutes < SHORTEST_MINUTES:
+        return RESULT.empty_table()
+    topic, keys = table["topic"][0].as_py(), keys_of(table)
+    setup = replace(setup, initial_segments=min(_first_segments(table), setup.max_segments))
+    played = (replay(topic, load, rule, setup=setup, keys=keys)[0] for rule in rules)
+    found = [
+        {**each.to_json(), "topic": topic, "policy": each.profile, "minutes": minutes} for each in played
+    ]
+    return pa.Table.from_pylist([{name: row[name] for name in RESULT.names} for row in found], schema=RESULT)
+
+
+def load_of(table: pa.Table, step_seconds: float) -> Series:
+    """Give the topic's load in equal steps; a minute without a row had none."""
+    minutes = table["minute_ms"].to_numpy() // MINUTE_MS
+    share = table["observed_ms"].to_numpy() / MINUTE_MS
+    by_minute = np.zeros(int(minutes.max() - minutes.min()) + 1)
+    np.add.at(by_minute, minutes - minutes.min(), table["msg_rate_in"].to_numpy() * share)
+    middles = (np.arange(len(by_minute)) + 0.5) * 60
+    load: Series = np.interp(np.arange(0.0, len(by_minute) * 60, step_seconds), middles, by_minute)
+    return load
+
+
+def keys_of(table: pa.Table) -> KeySpread:
+    """Give how the load lay in the hash space, from the parts of the segments whose range is known."""
+    ranges = [column.to_pylist() for column in (table["hash_start"], table["hash_end"], table["mean"])]
+    observed = table["observed_ms"].to_pylist()
+    sums: dict[tuple[int, int], Series] = {}
+    for start, end, mean, milliseconds in zip(*ranges, observed, strict=True):
+        if start is not None and end is not None:
+            found = sums.setdefault((start, end), np.zeros(PARTS))
+            found += np.asarray(mean) * milliseconds
+    loads = np.zeros(KEYSPACE_SIZE)
+    for (start, end), parts in sums.items():
+        part = np.arange(end - start + 1) * PARTS // (end - start + 1)
+        widths = np.bincount(part, minlength=PARTS)
+        loads[start : end + 1] += (parts / np.maximum(widths, 1))[part]
+    if not loads.sum() > 0:
+        return uniform()
+    return KeySpread("recorded", np.concatenate([[0.0], np.cumsum(loads / loads.sum())]))
+
+
+def _first_segments(table: pa.Table) -> int:
+    """Give how many segments there were in the first minute."""
+    minutes = table["minute_ms"].to_numpy()
+    first = table.slice(0, int((minutes == minutes[0]).sum()))
+    known = [count for count in first["active_segments"].to_pylist() if count]
+    return max(known) if known else len(first)
+
+
+def compare(results: DataFrame) -> DataFrame:
+    """One row a policy: means over topics, actions in all."""
+    return results.groupBy("policy").agg(
+        sf.count("*").alias("topics"),
+        sf.avg("violation_percent").alias("violation_percent"),
+        sf.avg("segments_over_clairvoyant").alias("segments_over_clairvoyant"),
+        sf.sum("actions").alias("actions"),
+    )
+
+
+def run(session: SparkSession, options: argparse.Namespace) -> Result:
+    """Replay the days of a namespace, and write the results; those of the same days are replaced."""
+    # Without this, small groups would be put into few tasks, and long replays would run one after the other.
+    session.conf.set("spark.sql.adaptive.enabled", "false")
+    tasks = session.sparkContext.defaultParallelism * TASKS_PER_CORE
+    session.conf.set("spark.sql.shuffle.partitions", str(tasks))
+    last = options.last_day or options.day
+    rows = in_namespace(
+        read_history(session, options.history, first=options.day, last=last), options.namespace
+    )
+    setup = Setup(
+        capacity=options.capacity, max_segments=options.max_segments, warm_up_seconds=options.warm_up_seconds
+    )
+    results = replay_topics(rows, options.profile or RULES, setup).cache()
+    ordered = results.coalesce(1).sortWithinPartitions("topic", "policy")
+    output = f"{options.output}/{options.namespace or 'all'}/{options.day}-{last}"
+    ordered.write.mode("overwrite").parquet(f"{output}/results.parquet")
+    ordered.write.mode("overwrite").csv(f"{output}/results.csv", header=True)
+    policies = compare(results).orderBy("policy").toArrow().to_pylist()
+    return {"results": output, "policies": policies}
+
+
+def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = job_parser("policy_replay", __doc__, environment)
+    replays = Path(environment.get("SCALABLE_DATA_DIR") or ".data").resolve() / "spark" / "replays"
+    add, usual = parser.add_argument, Setup()
+    add("--day", type=date.fromisoformat, default=yesterday(), help="UTC; default: yesterday")
+    add("--last-day", type=date.fromisoformat, help="default: the same day")
+    add("--namespace", default="", help="tenant/namespace; default: all")
+    add("--profile", action="append", choices=RULES, help="may be repeated; default: all")
+    add("--output", default=str(replays), help="path or URI below which results are written")
+    add("--capacity", type=float, default=usual.capacity, help="messages/s that one segment can take")
+    add("--max-segments", type=int, default=usual.max_segments, help="segments at most, whatever the policy")
+    add("--warm-up-seconds", type=float, default=0.0, help="so long at the start nothing is counted")
+    options = parser.parse_args(arguments)
+    if not (options.capacity > 0 and options.max_segments > 0):
+        parser.error("--capacity and --max-segments must be above 0")
+    check_namespace(parser, options.namespace)
+    return options
+
+
+def main() -> int:
+    """Run the job as a process."""
+    options = parse_options(sys.argv[1:], os.environ)
+    return run_job("policy_replay", options, lambda session: run(session, options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""The batch jobs over a history made by hand: the daily report, compaction, policy replay."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from replay.keys import uniform
+from replay.run import replay
+from replay.setup import Setup
+from spark import compact, daily_report, policy_replay
+from spark.history import SCHEMA, read_history
+from tests.spark.recorded import DAY, PARTS, Row, minute, record
+
+pytestmark = pytest.mark.spark
+
+HALVES = ((0, 0x7FFF), (0x8000, 0xFFFF))
+
+
+def two_segments(topic: str, number: int, rates: Sequence[float], **fields: object) -> list[Row]:
+    """Make rows of both halves of a topic."""
+    return [
+        minute(
+            topic, segment, number, rate, hash_start=half[0], hash_end=half[1], active_segments=2, **fields
+        )
+        for segment, (half, rate) in enumerate(zip(HALVES, rates, strict=True))
+    ]
+
+
+@pytest.mark.slow
+def test_the_daily_report_finds_what_is_hot_and_wasted(session: SparkSession, tmp_path: Path) -> None:
+    hot_part = [0.0] * (PARTS - 1) + [300.0]
+    rows = [
+        row for number in range(60) for row in two_segments("public/default/a", number, (100.0 + number, 0))
+    ]
+    rows += [minute("public/default/b", 0, number, 300.0, mean=hot_part) for number in range(30)]
+    rows += [minute("public/other/c", 0, 0, 9.0)]
+    history = record(tmp_path / "history", rows)
+    arguments = ["--day", str(DAY), "--namespace", "public/default", "--segment-rate", "200"]
+    options = daily_report.parse_options(
+        [*arguments, "--history", str(history), "--output", str(tmp_path / "reports")], {}
+    )
+    result = daily_report.report(session, options)
+    output = Path(result["report"]).parent
+    first, second = pq.read_table(output / "topics.parquet").to_pylist()
+    assert (first["topic"], first["minutes"]) == ("topic://public/default/a", 60)
+    assert first["messages_in"] == pytest.approx(60 * sum(range(100, 160)))
+    assert first["trend_per_hour"] == pytest.approx(60)
+    assert first["skew"] == pytest.approx(2)
+    assert (first["segment_hours"], first["needed_hours"], first["waste_hours"]) == pytest.approx((2, 1, 1))
+    assert (second["waste_hours"], second["minutes_over_capacity"]) == (pytest.approx(-0.5), 30)
+    segments = pq.read_table(output / "segments.parquet").to_pylist()
+    assert [segment["peak_rate"] for segment in segments] == [300, 159, 0]
+    part = pq.read_table(output / "parts.parquet").to_pylist()[0]
+    assert (part["part"], part["part_start"], part["part_end"]) == (31, 65_536 - 2_048, 65_535)
+    assert part["share_of_segment"] == pytest.approx(1)
+    (csv,) = (output / "topics.csv").glob("*.csv")
+    assert pa.csv.read_csv(csv)["topic"].to_pylist() == [first["topic"], second["topic"]]
+    page = (output / "report.html").read_text()
+    assert "topic://public/default/b" in page
+    assert "topic://public/other/c" not in page
+    assert "data:image/png;base64," in page
+
+
+def test_a_day_without_history_is_a_report_that_says_so(session: SparkSession, tmp_path: Path) -> None:
+    history = record(tmp_path / "history", [minute("public/default/a", 0, 0, 1.0)])
+    arguments = ["--day", str(DAY - timedelta(days=1)), "--history", str(history), "--output", str(tmp_path)]
+    result = daily_report.report(session, daily_report.parse_options(arguments, {}))
+    assert "Nothing was recorded." in Path(result["report"]).read_text()
+
+
+def test_compaction_changes_nothing_that_is_read(session: SparkSession, tmp_path: Path) -> None:
+    rows = [minute("public/default/a", 0, number, float(number)) for number in range(20)]
+    cut_short = {**rows[3], "observed_ms": 1_000, "msg_rate_in": 99.0}
+    history = record(tmp_path, rows[:7], rows[5:], [cut_short])
+
+    def read() -> pa.Table:
+        found = read_history(session, str(history), first=DAY, last=DAY).drop("day")
+        return found.orderBy("minute_ms").toArrow().select(SCHEMA.names)
+
+    before = read()
+    assert before["msg_rate_in"].to_pylist() == [float(number) for number in range(20)]
+    assert compact.compact(session, str(history), before=DAY) == {"days": 0, "files": 0}
+    tomorrow = DAY + timedelta(days=1)
+    assert compact.compact(session, str(history), before=tomorrow) == {"days": 1, "files": 3}
+    assert read().equals(before)
+    assert len(list((history / f"day={DAY}").iterdir())) <= 2  # the file, and the checksum that Spark makes
+    assert compact.compact(session, str(history), before=tomorrow) == {"days": 0, "files": 0}
+
+
+@pytest.mark.slow
+def test_policies_are_replayed_as_the_replay_itself_does(session: SparkSession, tmp_path: Path) -> None:
+    minutes = 120
+    rates = [5_000.0 + 500 * number for number in range(minutes)]
+    rows = [minute("public/default/grows", 0, number, rate) for number, rate in enumerate(rates)]
+    rows += [minute("public/default/calm", 0, number, 10.0) for number in range(minutes)]
+    rows += [minute("public/other/c", 0, number, 10.0) for number in range(minutes)]
+    history = record(tmp_path / "history", rows)
+    arguments = ["--day", str(DAY), "--namespace", "public/default", "--history", str(history)]
+    rules = ["pip-483", "pravega"]
+    profiles = [f"--profile={rule}" for rule in rules]
+    options = policy_replay.parse_options([*arguments, *profiles, "--output", str(tmp_path / "out")], {})
+    result = policy_replay.run(session.newSession(), options)
+    found = pq.read_table(Path(result["results"]) / "results.parquet").to_pylist()
+    assert [(row["topic"].rpartition("/")[2], row["policy"]) for row in found] == [
+        (topic, rule) for topic in ("calm", "grows") for rule in rules
+    ]
+    seconds = np.arange(0.0, minutes * 60, 10.0)
+    load = np.interp(seconds, (np.arange(minutes) + 0.5) * 60, rates)
+    setup = Setup(initial_segments=1, warm_up_seconds=0)
+    for row in found[2:]:
+        expected = replay("grows", load, row["policy"], setup=setup, keys=uniform())[0]
+        assert row["actions"] == expected.actions > 0
+        assert row["violation_percent"] == expected.violation_percent
+        assert row["segments_over_clairvoyant"] == expected.segments_over_clairvoyant
+    assert {policy["policy"]: policy["topics"] for policy in result["policies"]} == dict.fromkeys(rules, 2)
+
+
+def test_recorded_keys_are_where_the_parts_had_them() -> None:
+    rows = [
+        *two_segments("public/default/a", 0, (32.0, 0.0)),
+        minute("public/default/a", 2, 1, 32.0, hash_start=None, hash_end=None),
+    ]
+    keys = policy_replay.keys_of(pa.Table.from_pylist(rows, schema=SCHEMA))
+    assert keys.below[[0, 0x4000, 0x8000, 0x10000]].tolist() == pytest.approx([0, 0.5, 1, 1])
