@@ -166,15 +166,18 @@ class QueueInbox:
 
     # Messages
 
-    def deliver(self, delivery: QueueDelivery, now: float) -> None:
-        """Queue what is claimed for this consumer; a message that waits or is acknowledged here stays so."""
+    def deliver(self, delivery: QueueDelivery, since: float) -> None:
+        """Queue what is claimed for this consumer; a message that waits or is acknowledged here stays so.
+
+        `since`: a time before which it did not come; the claim lasts from then (local clock, seconds).
+        """
         segment = self.segments.get(delivery.segment_id)
         if segment is None:
             return
         if delivery.incarnation > segment.incarnation:
             self._begin_incarnation(segment, delivery.incarnation)
         for message in self._messages(segment, delivery):
-            self._queue(segment, Claimed(message, now))
+            self._queue(segment, Claimed(message, since))
 
     def _queue(self, segment: QueueSegment, claimed: Claimed) -> None:
         offset = claimed.message.message_id.offset

@@ -39,6 +39,8 @@ GATHERING_SECONDS = 0.005
 TRY_AGAIN_SECONDS = 1.0
 LEASE_SHARE = 3 / 4
 """How much of a claim's time an application has at least, once it is handed a message."""
+LOOK_SHARE = 1 / 32
+"""Of a claim's time: how often is noted that the event loop runs."""
 
 
 class QueueLink:
@@ -63,6 +65,7 @@ class QueueLink:
         self._wake = asyncio.Event()
         self._backoff = Backoff()
         self._renew_at = 0.0
+        self._looked_at = self._came_after = 0.0
         self._leaving = False
         self.incarnation: int | None = None
         self.interruptions = 0
@@ -92,7 +95,7 @@ class QueueLink:
         )
         try:
             self._adopt(connection)
-            await first_to_end(self._send(connection), self._receive(connection))
+            await first_to_end(self._send(connection), self._receive(connection), self._look())
         finally:
             self.interruptions += 1
             self._inbox.lose_connection()
@@ -108,6 +111,7 @@ class QueueLink:
         timeout_seconds = self._ack_timeout_seconds or welcome.ack_timeout_ms / 1_000
         self._inbox.lease_seconds = timeout_seconds / LEASE_SHARE
         self._renew_at = _now() + self._renewal_seconds
+        self._looked_at = self._came_after = _now()
         self._changed()
 
     @property
@@ -157,11 +161,17 @@ class QueueLink:
 
     # What is received
 
+    async def _look(self) -> None:
+        """Keep a time after which what is read now came: a process that was stopped reads what is old."""
+        while True:
+            await asyncio.sleep(self._inbox.lease_seconds * LOOK_SHARE)
+            self._came_after, self._looked_at = self._looked_at, _now()
+
     async def _receive(self, connection: Connection) -> None:
         while True:
             frame = await connection.receive()
             if isinstance(frame, QueueDelivery):
-                self._inbox.deliver(frame, _now())
+                self._inbox.deliver(frame, self._came_after)
             elif isinstance(frame, QueueAcked):
                 self._inbox.on_acked(frame.segment_id, frame.incarnation, frame.ranges)
             elif isinstance(frame, Renewed):
@@ -179,6 +189,8 @@ class QueueLink:
         if segment is not None:
             segment.attached = False
             segment.done = isinstance(frame, SegmentDone)
+            if isinstance(frame, Detached):  # after an error: what it had claimed is others' by now
+                segment.drop_claims()
 
     def _on_error(self, frame: ErrorFrame) -> None:
         error = error_of(frame)

@@ -206,7 +206,9 @@ async def test_a_refused_acknowledgement_is_sent_again_and_skips_nothing() -> No
         assert await node.receive() == attach(2)
 
 
-async def test_a_queue_message_that_is_delivered_twice_gives_its_permit_back_at_once() -> None:
+@asynccontextmanager
+async def queueing() -> AsyncIterator[tuple[ScriptedNode, QueueLink, QueueInbox]]:
+    """A queue's link that attached segment 0 with one permit, and was delivered one message."""
     node, changed = ScriptedNode(decoder(QueueClientFrame)), asyncio.Event()
     inbox = queue.inbox_of(0)
     async with serving(node) as url:
@@ -224,13 +226,25 @@ async def test_a_queue_message_that_is_delivered_twice_gives_its_permit_back_at_
             assert isinstance(await node.receive(), QueueAttach)
             await node.send(encode_queue_delivery(queue.delivery((0, 1, 1))))
             await until_waiting(inbox, changed)
-            (message,) = queue.take(inbox, asyncio.get_running_loop().time())
-            inbox.acknowledge(message)
-            link.wake()
-            assert isinstance(await node.receive(), QueueAck)
-            for _ in range(3):
-                assert await node.receive() == QueueFlow(segment_id=0, permits=1)
-                await node.send(encode_queue_delivery(queue.delivery((0, 1, 2))))
+            yield node, link, inbox
+
+
+async def test_a_queue_message_that_is_delivered_twice_gives_its_permit_back_at_once() -> None:
+    async with queueing() as (node, link, inbox):
+        (message,) = queue.take(inbox, asyncio.get_running_loop().time())
+        inbox.acknowledge(message)
+        link.wake()
+        assert isinstance(await node.receive(), QueueAck)
+        for _ in range(3):
+            assert await node.receive() == QueueFlow(segment_id=0, permits=1)
+            await node.send(encode_queue_delivery(queue.delivery((0, 1, 2))))
+
+
+async def test_an_attachment_that_the_node_ended_leaves_nothing_to_hand_out() -> None:
+    async with queueing() as (node, _, inbox):
+        await node.send(Detached(segment_id=0))
+        assert isinstance(await node.receive(), QueueAttach)
+        assert not inbox.waiting_count
 
 
 async def until_waiting(inbox: QueueInbox, changed: asyncio.Event) -> None:

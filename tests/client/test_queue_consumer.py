@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from launch.process import ManagedProcess
-from scalable.client import Admin, QueueConsumer, QueueMessage, SyncQueueConsumer
+from scalable.client import Admin, QueueConsumer, QueueMessage, SyncProducer, SyncQueueConsumer
 from scalable.domain.errors import (
     SubscriptionNotFound,
     SubscriptionTypeMismatch,
@@ -213,6 +213,26 @@ async def test_what_is_not_acknowledged_in_time_comes_again_but_what_waits_here_
             await quick.receive(timeout_seconds=3)
         rest = await take(slow, 9)
         assert {message.deliveries for message in rest} == {1}
+
+
+async def test_a_process_that_was_stopped_hands_out_nothing_that_came_to_others_meanwhile(
+    live_node: LiveNode, topic: str
+) -> None:
+    def others_take_all() -> None:
+        with SyncProducer(live_node.url, topic, live_node.admin_token) as producer:
+            for number in range(10):
+                producer.send("k", b"%d" % number)
+        with SyncQueueConsumer(live_node.url, topic, "tasks", live_node.admin_token) as quick:
+            for _ in range(10):
+                quick.acknowledge(quick.receive(timeout_seconds=WAIT_SECONDS))
+
+    async with member(live_node, topic, "slow", ack_timeout_seconds=1.0) as slow:
+        await fill(live_node, topic, 0, 1)
+        slow.acknowledge(*await take(slow, 1))
+        await slow.flush()
+        others_take_all()  # keeps this loop from running, as a signal would
+        with pytest.raises(TimeoutError):
+            await slow.receive(timeout_seconds=2)
 
 
 async def test_a_negative_acknowledgement_rests_longer_each_time(live_node: LiveNode, topic: str) -> None:

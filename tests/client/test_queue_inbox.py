@@ -48,7 +48,7 @@ def outcomes(inbox: QueueInbox, segment_id: int = 0) -> list[Frame]:
 
 def test_only_the_claimed_part_of_a_batch_is_handed_out_with_its_count() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((12, 14, 1), (17, 18, 3), base=10), now=0.0)
+    inbox.deliver(delivery((12, 14, 1), (17, 18, 3), base=10), since=0.0)
     messages = take(inbox)
     assert [(m.message_id.offset, m.message_id.index, m.deliveries) for m in messages] == [
         (12, 2, 1),
@@ -62,13 +62,13 @@ def test_only_the_claimed_part_of_a_batch_is_handed_out_with_its_count() -> None
 def test_segments_take_turns() -> None:
     inbox = inbox_of(0, 1)
     for segment_id in (0, 1):
-        inbox.deliver(delivery((0, 3, 1), segment_id=segment_id), now=0.0)
+        inbox.deliver(delivery((0, 3, 1), segment_id=segment_id), since=0.0)
     assert [message.message_id.segment_id for message in take(inbox)] in ([0, 1] * 3, [1, 0] * 3)
 
 
 def test_acknowledgements_go_out_once_as_ranges_and_wait_for_their_answer() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((0, 6, 1)), now=0.0)
+    inbox.deliver(delivery((0, 6, 1)), since=0.0)
     for message in take(inbox):
         if message.message_id.offset != 3:
             inbox.acknowledge(message)
@@ -90,7 +90,7 @@ def test_more_ranges_than_a_frame_carries_go_out_in_several() -> None:
 
 def test_unanswered_acknowledgements_are_sent_again_after_a_loss_and_what_waits_is_forgotten() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((0, 4, 1)), now=0.0)
+    inbox.deliver(delivery((0, 4, 1)), since=0.0)
     first = inbox.next_message(0.0)
     assert first is not None
     inbox.acknowledge(first)
@@ -99,18 +99,18 @@ def test_unanswered_acknowledgements_are_sent_again_after_a_loss_and_what_waits_
     assert take(inbox) == []
     assert outcomes(inbox) == [QueueAck(segment_id=0, incarnation=1, ranges=[(0, 1)])]
     # The claims were given back; what was acknowledged here meanwhile is not handed out again.
-    inbox.deliver(delivery((0, 4, 2)), now=1.0)
+    inbox.deliver(delivery((0, 4, 2)), since=1.0)
     assert offsets(take(inbox, 1.0)) == [1, 2, 3]
 
 
 def test_what_waited_too_long_is_not_handed_out_unless_its_renewal_was_answered() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((0, 3, 1)), now=0.0)
+    inbox.deliver(delivery((0, 3, 1)), since=0.0)
     (renewal,) = inbox.take_renewals(inbox.segments[0], LEASE_SECONDS / 4)
     assert renewal == Renew(segment_id=0, ranges=[(0, 3)], request_id=1)
     assert inbox.take_renewals(inbox.segments[0], LEASE_SECONDS / 3) == []
     assert inbox.next_message(LEASE_SECONDS * 0.5 + 1) is None  # asked is not answered
-    inbox.deliver(delivery((0, 1, 2)), now=LEASE_SECONDS / 4)
+    inbox.deliver(delivery((0, 1, 2)), since=LEASE_SECONDS / 4)
     inbox.on_renewed(0, 1, complete=True)
     assert offsets(take(inbox, LEASE_SECONDS * 0.75)) == [0]
     assert inbox.segments[0].owed_permits == 4
@@ -118,7 +118,7 @@ def test_what_waited_too_long_is_not_handed_out_unless_its_renewal_was_answered(
 
 def test_an_answered_renewal_counts_from_when_it_was_asked() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((0, 2, 1)), now=0.0)
+    inbox.deliver(delivery((0, 2, 1)), since=0.0)
     inbox.take_renewals(inbox.segments[0], 10.0)
     inbox.on_renewed(0, 1, complete=True)
     assert inbox.next_message(10.0 + LEASE_SECONDS / 2) is not None
@@ -127,7 +127,7 @@ def test_an_answered_renewal_counts_from_when_it_was_asked() -> None:
 
 def test_what_others_may_have_by_now_is_given_back_unseen() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((0, 3, 1)), now=0.0)
+    inbox.deliver(delivery((0, 3, 1)), since=0.0)
     inbox.take_renewals(inbox.segments[0], 1.0)
     assert offsets([message for message in [inbox.next_message(1.0)] if message]) == [0]
     inbox.on_renewed(0, 1, complete=False)
@@ -140,17 +140,17 @@ def test_what_others_may_have_by_now_is_given_back_unseen() -> None:
 
 def test_a_message_that_comes_again_while_it_waits_is_handed_out_once() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((0, 3, 1)), now=0.0)
-    inbox.deliver(delivery((1, 2, 2)), now=1.0)
+    inbox.deliver(delivery((0, 3, 1)), since=0.0)
+    inbox.deliver(delivery((1, 2, 2)), since=1.0)
     assert [(m.message_id.offset, m.deliveries) for m in take(inbox, 1.0)] == [(0, 1), (2, 1), (1, 2)]
     assert inbox.segments[0].owed_permits == 4
 
 
 def test_what_the_application_decides_late_concerns_what_waits_again_too() -> None:
     inbox = inbox_of(0, max_deliveries=1)
-    inbox.deliver(delivery((0, 3, 1)), now=0.0)
+    inbox.deliver(delivery((0, 3, 1)), since=0.0)
     processed, refused, dead = take(inbox)
-    inbox.deliver(delivery((0, 2, 1), (2, 3, 2)), now=LEASE_SECONDS)
+    inbox.deliver(delivery((0, 2, 1), (2, 3, 2)), since=LEASE_SECONDS)
     inbox.acknowledge(processed)
     inbox.give_back(refused, delay_ms=5)
     inbox.give_back(dead, delay_ms=5)
@@ -165,7 +165,7 @@ def test_what_the_application_decides_late_concerns_what_waits_again_too() -> No
 
 def test_negative_acknowledgements_are_grouped_by_their_delay() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((0, 4, 1)), now=0.0)
+    inbox.deliver(delivery((0, 4, 1)), since=0.0)
     for message in take(inbox):
         inbox.give_back(message, delay_ms=1_000 if message.message_id.offset < 3 else 5)
     assert outcomes(inbox) == [
@@ -177,7 +177,7 @@ def test_negative_acknowledgements_are_grouped_by_their_delay() -> None:
 
 def test_at_the_end_what_nobody_saw_is_given_back_uncounted() -> None:
     inbox = inbox_of(0, max_deliveries=1)
-    inbox.deliver(delivery((0, 2, 1), (4, 5, 2)), now=0.0)
+    inbox.deliver(delivery((0, 2, 1), (4, 5, 2)), since=0.0)
     inbox.next_message(0.0)
     inbox.give_back_waiting()
     assert outcomes(inbox) == [NegativeAck(segment_id=0, ranges=[(1, 2), (4, 5)], count_delivery=False)]
@@ -186,7 +186,7 @@ def test_at_the_end_what_nobody_saw_is_given_back_uncounted() -> None:
 
 def test_dead_messages_stay_claimed_until_they_are_buried() -> None:
     inbox = inbox_of(0, max_deliveries=3)
-    inbox.deliver(delivery((0, 1, 3), (1, 3, 4)), now=0.0)
+    inbox.deliver(delivery((0, 1, 3), (1, 3, 4)), since=0.0)
     assert offsets(take(inbox)) == [0]
     assert offsets(inbox.dead_messages()) == [1, 2]
     assert inbox.take_renewals(inbox.segments[0], 1.0) == [Renew(segment_id=0, ranges=[(1, 3)], request_id=1)]
@@ -198,13 +198,13 @@ def test_dead_messages_stay_claimed_until_they_are_buried() -> None:
 
 def test_a_seek_voids_what_came_before_it() -> None:
     inbox = inbox_of(0)
-    inbox.deliver(delivery((0, 3, 1)), now=0.0)
+    inbox.deliver(delivery((0, 3, 1)), since=0.0)
     first, second = inbox.next_message(0.0), inbox.next_message(0.0)
     assert first is not None
     assert second is not None
     inbox.acknowledge(first)
     outcomes(inbox)
-    inbox.deliver(delivery((0, 2, 1), incarnation=2), now=0.0)
+    inbox.deliver(delivery((0, 2, 1), incarnation=2), since=0.0)
     inbox.acknowledge(second)
     inbox.on_sought(0, current=2)
     assert not inbox.has_unsettled
@@ -216,14 +216,14 @@ def test_a_seek_voids_what_came_before_it() -> None:
 
 def test_a_pruned_segment_is_forgotten_with_all_that_concerns_it() -> None:
     inbox = inbox_of(0, 1)
-    inbox.deliver(delivery((0, 3, 1)), now=0.0)
+    inbox.deliver(delivery((0, 3, 1)), since=0.0)
     message = inbox.next_message(0.0)
     assert message is not None
     inbox.acknowledge(message)
     inbox.set_segments({1, 2})
     inbox.acknowledge(message)
     inbox.give_back(message, delay_ms=0)
-    inbox.deliver(delivery((3, 4, 1)), now=0.0)
+    inbox.deliver(delivery((3, 4, 1)), since=0.0)
     assert (take(inbox), inbox.has_unsettled, set(inbox.segments)) == ([], False, {1, 2})
 
 
