@@ -15,6 +15,7 @@ from bench import report, rows
 from bench.harness import ROWS, Bench, Row
 from launch.sandbox import Sandbox
 
+GROUPS = {"replay": [13, 14, 15]}
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 
 
@@ -45,8 +46,12 @@ def measure(row: Row, sandbox: Sandbox) -> None:
 def main(argv: Sequence[str]) -> int:
     """Run the rows in embedded services of their own; exit status 2 for an unknown row."""
     parser = argparse.ArgumentParser(prog="./run bench", description=__doc__)
-    parser.add_argument("rows", nargs="*", type=int, metavar="row", help="numbers of rows; none: all")
-    chosen = parser.parse_args(argv).rows
+    parser.add_argument("rows", nargs="*", metavar="row", help="numbers of rows, or `replay`; none: all")
+    named = parser.parse_args(argv).rows
+    try:
+        chosen = [number for name in named for number in GROUPS.get(name) or [int(name)]]
+    except ValueError:
+        parser.error(f"no such row: {named}")
     sandbox = Sandbox(durable=True)
     try:
         os.environ.update(sandbox.environment(), DJANGO_SETTINGS_MODULE="scalable.settings")
