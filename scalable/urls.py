@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path
 
 from scalable.admin import site
-from scalable.api import bus, errors
+from scalable.api import bus, errors, pages
 from scalable.api.node import node
 from scalable.api.urls import is_of_topics
 from scalable.api.urls import urlpatterns as api_urlpatterns
@@ -35,7 +35,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 handler400 = errors.bad_request
 handler403 = "webui.views.forbidden"
 handler404 = errors.unknown_path
-handler500 = errors.server_error
+handler500 = pages.failed
 urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", livez, name="livez"),
     path("readyz", readyz, name="readyz"),

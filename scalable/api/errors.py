@@ -113,7 +113,6 @@ ANSWERS: dict[str, Answer] = {
     "segments_not_adjacent": Answer(412, 4412),
     "tenant_fixed": Answer(412, 4412),
     "topics_switched_off": Answer(412, 4412),
-    "topics_switched_off": Answer(412, 4412),
     # Limits.
     "frame_too_large": Answer(413, 4413),
     "message_too_large": Answer(413, 4413),
@@ -186,9 +185,12 @@ def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
     )
 
 
-def server_error(request: HttpRequest) -> JsonResponse:
-    """Answer an error outside any REST view (Django's handler500)."""
-    return JsonResponse(_plain_body("internal", "Something went wrong inside the server."), status=500)
+def failure(error: BaseException | None) -> tuple[int, dict[str, Any]]:
+    """The status and the body for an error outside any REST view; Django has logged it already."""
+    if isinstance(error, OperationalError):
+        known = internal_error(error)
+        return answer_of(known).status, body_of(known)
+    return 500, _plain_body("internal", "Something went wrong inside the server.")
 
 
 def _answer(error: ScalableError, *, status: int | None = None) -> Response:

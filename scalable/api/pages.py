@@ -1,16 +1,23 @@
 """Who may see which page of the dashboard; what a page shows comes from doors that check for themselves."""
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.core.exceptions import BadRequest, PermissionDenied
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.template.loader import render_to_string
 
+from scalable.api import errors
 from scalable.api.authentication import subject_of_user
 from scalable.domain.access import Right, Scope
 from scalable.domain.errors import Forbidden
 from scalable.services import access
 
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
 PAGES = "webui"
 MANAGE = "admin"
 """Pages of Django itself, which hand the query to the database as it is; `scalable.admin` says to whom."""
@@ -53,6 +60,21 @@ class GuardedPages:
             access.require(subject=subject, right=right, scope=Scope.of_path(path))
         except Forbidden as error:
             raise PermissionDenied from error
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """Say that the database is out of reach just now, or that something went wrong (Django's handler500).
+
+    The page reads nothing, not even who is logged in.
+    """
+    status, body = errors.failure(sys.exception())
+    headers = {"Retry-After": str(errors.RETRY_AFTER_SECONDS)} if status == 503 else {}
+    if "text/html" not in request.headers.get("Accept", ""):
+        return JsonResponse(body, status=status, headers=headers)
+    page = render_to_string("webui/failed.html", {"unavailable": status == 503, "reason": body["reason"]})
+    answer = HttpResponse(page, status=status, headers=headers)
+    answer["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+    return answer
 
 
 def _check_query(request: HttpRequest) -> None:
