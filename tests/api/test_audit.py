@@ -134,11 +134,12 @@ CHANGES = [
     if door.changes(method) and door.right is not Right.KNOWN
 ]
 MACHINERY = {"POST-load-reports", "POST-tile-reports"}
+ONLY_ASKED = {"POST-decision-preview"}
 
 
-def test_only_reports_of_load_count_as_no_change(db: None) -> None:
+def test_only_reports_of_load_and_what_only_asks_count_as_no_change(db: None) -> None:
     changing = {name for name, (method, _, _) in KNOCKS.items() if method != "GET"}
-    assert changing - {str(each.id) for each in CHANGES} == MACHINERY
+    assert changing - {str(each.id) for each in CHANGES} == MACHINERY | ONLY_ASKED
 
 
 @pytest.mark.parametrize(("method", "path"), CHANGES)
@@ -231,6 +232,7 @@ def test_reads_and_previews_work_on_a_read_only_server(db: None) -> None:
         assert Rest().json(TOPIC)["epoch"] == 0
         preview = Rest().call("POST", f"{TOPIC}/subscriptions/s/skip-all?preview=true")
         assert preview.status_code == 200
+        assert Rest().call("POST", f"{TOPIC}/decisions/preview", {"maxSegments": 2}).status_code == 200
         assert Rest().refused("POST", f"{TOPIC}/subscriptions/s/skip-all?preview=false") == (403, "read_only")
         tiles = Rest("system").call("POST", "/admin/v2/scalable-load/tiles", {"tiles": []})
         assert tiles.status_code in {200, 204}
