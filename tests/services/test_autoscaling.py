@@ -1,5 +1,6 @@
 """The autoscaler around the decision: who is due, what it is told, what it does and writes down."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -18,6 +19,7 @@ from scalable.services import autoscaling, controller, loads, scaling, topics
 from scalable.services.autoscaling import evaluate_due_topics, evaluate_topic
 from scalable.services.controller import Leader
 from scalable.services.topics import TopicView
+from scalable.store import evaluations
 from scalable.store.clock import milliseconds
 from tests.services.group import leader_of
 from tests.topology import ACTOR, drive, layout_of, make_topic
@@ -219,6 +221,16 @@ def test_a_topic_that_cannot_be_evaluated_holds_up_no_other(broken: object) -> N
     report(ill, {0: HOT})
     evaluate_due_topics()
     assert operations(ill)[0][1] == "msgRateIn", "the next tick evaluates it again"
+
+
+def test_a_topic_that_is_deleted_before_its_evaluation_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    """The task about a group of consumers that changed is still queued when the topic goes."""
+    topic = make_topic("gone")
+    evaluations.mark(topic.incarnation)
+    assert evaluations.due_now(topic.incarnation)
+    topics.delete_topic(name=topic.name, actor=ACTOR)
+    assert not autoscaling.evaluate_if_due(incarnation=topic.incarnation)
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_a_contradictory_policy_holds_everything_still_and_says_so() -> None:
