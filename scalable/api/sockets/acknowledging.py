@@ -27,7 +27,8 @@ from scalable.wire.frames import Ack, Acked, Frame
 
 GATHERING_SECONDS = 0.003
 MAX_WAITING_ACKS = 4_096
-MAX_WAITING_RANGES = 65_536
+MAX_WAITING_RANGES = 16_384
+"""Of one segment or bucket; when so many wait to be written, the next frame waits, too."""
 MAX_KNOWN_OWNED = 65_536
 
 
@@ -50,6 +51,7 @@ class Acknowledgements:
         self._owned: dict[BucketKey, int] = {}
         self._waiting: dict[BucketKey, Ack] = {}
         self._any = asyncio.Event()
+        self._writing = asyncio.Lock()
 
     def know_owned(self, key: BucketKey, generation: int) -> None:
         """Note that the consumer owns, or owned, this under the generation: the fence does the rest."""
@@ -57,12 +59,15 @@ class Acknowledgements:
             self._owned.clear()
         self._owned[key] = generation
 
-    def note(self, ack: Ack) -> None:
-        """Take an acknowledgement in; raises FrameInvalid, PermitsExceeded."""
+    async def note(self, ack: Ack) -> None:
+        """Take an acknowledgement in, when there is room for it; raises FrameInvalid, PermitsExceeded."""
         if ack.ranges and not self._subscription.key_shared:
             raise FrameInvalid(problem="this subscription is acknowledged up to a position only")
         key = BucketKey(ack.segment_id, ack.bucket)
         former = self._waiting.get(key)
+        if former is not None and len(former.ranges) >= MAX_WAITING_RANGES:
+            await self._write_waiting()
+            former = self._waiting.get(key)
         if former is None and len(self._waiting) >= MAX_WAITING_ACKS:
             raise PermitsExceeded(limit=MAX_WAITING_ACKS)
         if former is not None and former.generation == ack.generation:
@@ -75,6 +80,10 @@ class Acknowledgements:
         while True:
             await self._any.wait()
             await asyncio.sleep(GATHERING_SECONDS)
+            await self._write_waiting()
+
+    async def _write_waiting(self) -> None:
+        async with self._writing:
             self._any.clear()
             acks, self._waiting = self._waiting, {}
             await asyncio.gather(*(self._write(ack) for ack in acks.values()))
@@ -125,6 +134,4 @@ class Acknowledgements:
 
 def _merged(former: Ack, later: Ack) -> Ack:
     ranges = united([*former.ranges, *later.ranges])
-    if len(ranges) > MAX_WAITING_RANGES:
-        raise PermitsExceeded(limit=MAX_WAITING_RANGES)
     return msgspec.structs.replace(later, position=max(former.position, later.position), ranges=ranges)

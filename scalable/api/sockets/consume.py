@@ -108,7 +108,7 @@ class ConsumeSocket(FollowingSocket):
             case Detach():
                 self._detach(BucketKey(frame.segment_id, frame.bucket))
             case Ack() if self._acks is not None:
-                self._acks.note(frame)
+                await self._acks.note(frame)
 
     # Readers.
 

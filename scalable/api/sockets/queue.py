@@ -59,6 +59,7 @@ GOING_AWAY, SERVICE_RESTART = 1001, 1012
 MAX_PAGES = 4
 MAX_ATTACHED = 4_096
 MAX_WAITING_RANGES = 100_000
+"""When so many wait to be written, the next frame waits, too."""
 
 
 class QueueSocket(FollowingSocket):
@@ -121,6 +122,8 @@ class QueueSocket(FollowingSocket):
 
     async def frame_received(self, frame: Frame) -> None:
         """Change what is delivered, or note an outcome; raises FrameInvalid, PermitsExceeded."""
+        if self._waiting_ranges >= MAX_WAITING_RANGES:
+            await self._write_waiting()
         match frame:
             case QueueAttach():
                 self._attach(frame)
@@ -255,8 +258,6 @@ class QueueSocket(FollowingSocket):
         if any(first >= end for first, end in ranges):
             raise FrameInvalid(problem="a range ends before it begins")
         self._waiting_ranges += len(ranges)
-        if self._waiting_ranges > MAX_WAITING_RANGES:
-            raise PermitsExceeded(limit=MAX_WAITING_RANGES)
         self._outcomes_waiting.set()
         return self._outcomes.setdefault((segment_id, self._readers.get(segment_id)), Outcomes())
 
