@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 
 from scalable.client.admin import Admin
@@ -30,6 +31,7 @@ class DeadLetters:
 
     A message keeps its key, value, event time and properties, and gains properties that tell where it came
     from: `original-topic`, `original-subscription`, `original-message-id` (segment:offset), `deliveries`.
+    One that is too large with these goes without them.
     """
 
     def __init__(
@@ -74,12 +76,12 @@ class DeadLetters:
 
     async def _send(self, producer: Producer, message: QueueMessage) -> None:
         try:
-            await producer.send(
-                message.key,
-                message.value,
-                properties=self._properties(message),
-                event_time_ms=message.event_time_ms,
-            )
+            try:
+                await self._send_with(producer, message, self._properties(message))
+            except (BatchInvalid, MessageTooLarge) as error:
+                # Stored as it was before, without its origin, is better than never.
+                logger.warning("dead letter to %s goes without its origin: %s", self.topic, error)
+                await self._send_with(producer, message, message.properties)
         except (BatchInvalid, MessageTooLarge):
             raise
         except Exception:
@@ -87,6 +89,13 @@ class DeadLetters:
             if producer is self._producer:
                 await self.close()
             raise
+
+    async def _send_with(
+        self, producer: Producer, message: QueueMessage, properties: Mapping[str, str]
+    ) -> None:
+        await producer.send(
+            message.key, message.value, properties=properties, event_time_ms=message.event_time_ms
+        )
 
     def _properties(self, message: QueueMessage) -> dict[str, str]:
         place = message.message_id

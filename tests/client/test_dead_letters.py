@@ -55,6 +55,23 @@ async def test_a_message_that_nobody_can_process_becomes_a_dead_letter(
             await late.receive(timeout_seconds=0.5)
 
 
+async def test_a_dead_letter_with_no_room_for_its_origin_goes_without_it(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    async with Producer(live_node.url, topic, live_node.admin_token) as producer:
+        await producer.send("k", bytes(5 * 1024 * 1024 - 2), properties={"a": "b"})
+    options = {"max_deliveries": 1, "prefetch_messages": 1}
+    async with member(live_node, topic, "a", **options) as consumer:
+        consumer.negative_acknowledge(*await take(consumer, 1))
+        dead_letter_topic = await created(admin, str(consumer.dead_letter_topic))
+        async with QueueConsumer(
+            live_node.url, dead_letter_topic, "undertaker", live_node.admin_token
+        ) as undertaker:
+            (letter,) = await take(undertaker, 1)
+        assert letter.properties == {"a": "b"}
+        await until(lambda: not consumer._inbox.waiting_count)
+
+
 async def test_a_message_that_kills_its_consumers_becomes_a_dead_letter(
     live_node: LiveNode, admin: Admin, topic: str
 ) -> None:
