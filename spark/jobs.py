@@ -6,6 +6,7 @@ A job that gets SIGTERM or SIGINT cancels what runs on Spark and ends with 143.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import logging
 import signal
@@ -71,6 +72,17 @@ def run_job(name: str, options: argparse.Namespace, work: Callable[[SparkSession
         signal.signal(number, _cancel)
     directory = options.directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
+    with (directory / f"{name}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit(f"another {name} runs in {directory}") from None
+        return _run(name, options, directory, work)
+
+
+def _run(
+    name: str, options: argparse.Namespace, directory: Path, work: Callable[[SparkSession], Result]
+) -> int:
     progress = Progress(name, directory / f"{name}.json")
     try:
         session = make_session(

@@ -7,7 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from launch.java import java_environment
+from launch.sandbox import ProcessFactory, Sandbox
 from spark.session import make_session
+from tests.spark.cluster import Cluster, start_cluster
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +28,13 @@ def session(java: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> I
     started = make_session(name="tests", master="local[2]", directory=tmp_path_factory.mktemp("spark"))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(
+    java: dict[str, str], sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    """A standalone cluster, one for all tests that need it."""
+    factory = ProcessFactory(sandbox, {})
+    yield start_cluster(factory, java, tmp_path_factory.mktemp("cluster"))
+    factory.stop()

@@ -4,8 +4,7 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +25,7 @@ from scalable.wire.batch import Record, encode_batch
 from spark.load_report import ReportOptions, start_query
 from tests.processes import LiveNode, ProcessFactory
 from tests.spark.oracle import MINUTE_MS, Message, Oracle, encoded
-
-WAIT_SECONDS = 200
-POLL_SECONDS = 0.1
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    """Wait until another process has done something that only its answers and files show."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_SECONDS} s for {what}"
-        time.sleep(POLL_SECONDS)
+from tests.spark.waiting import WAIT_SECONDS, wait_for
 
 
 def append_values(topic: TopicView, segment_id: int, values: Sequence[bytes]) -> None:

@@ -1,33 +1,31 @@
 """The load report end to end: samples in a real topic, a real Spark, reports to a real node."""
 
+import json
 import signal
+import sys
 import time
-from collections.abc import Mapping
-from json import JSONDecodeError
 from pathlib import Path
 from random import Random
-from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from launch.ports import HOST, free_port
 from launch.process import ProcessSpec
 from launch.services import web_spec
 from scalable.domain.load import SegmentRates, is_material
 from scalable.services.topics import TopicView
 from tests.processes import LiveNode, ProcessFactory
+from tests.spark.cluster import Cluster
 from tests.spark.oracle import Message, Oracle, expected_watermark, make_messages, with_repeats
-from tests.spark.reporter import WAIT_SECONDS, Reporter, kill, wait_for
+from tests.spark.recorded import DAY, minute, record
+from tests.spark.reporter import Reporter, kill
+from tests.spark.waiting import WAIT_SECONDS, wait_for
 from tests.topology import make_topic
 
 pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True)]
 
 SEGMENTS = 4
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 
 
 @pytest.fixture
@@ -133,15 +131,12 @@ def test_a_job_that_is_refused_ends_with_an_error(reporter: Reporter, tmp_path: 
 
 
 @pytest.mark.slow
-def test_the_same_job_runs_on_a_cluster(
-    reporter: Reporter, topic: TopicView, processes: ProcessFactory, java: dict[str, str], tmp_path: Path
-) -> None:
-    master, status_url = start_cluster(processes, java, tmp_path)
+def test_the_same_job_runs_on_a_cluster(reporter: Reporter, topic: TopicView, cluster: Cluster) -> None:
     messages = recent_messages(topic, seed=6)
     reporter.publish(messages[:150])
-    job = reporter.start(master=master, max_messages=40)
+    job = reporter.start(master=cluster.master, max_messages=40)
     wait_for(lambda: reporter.status()["batchId"] >= 1, "some micro-batches")
-    assert sum(worker["coresused"] for worker in cluster_status(status_url)["workers"]) == 2
+    assert sum(worker["coresused"] for worker in cluster.status()["workers"]) == 2
     reporter.publish(messages[150:])
     reporter.wait_for_watermark(expected_watermark(messages))
     check(reporter, topic, messages)
@@ -149,40 +144,38 @@ def test_the_same_job_runs_on_a_cluster(
     assert job.wait(WAIT_SECONDS) == 0
 
 
-def start_cluster(processes: ProcessFactory, java: Mapping[str, str], directory: Path) -> tuple[str, str]:
-    """Start a standalone master and two workers; give the master's address and that of its status."""
-    master_port, status_port = free_port(), free_port()
-    master, status_url = f"spark://{HOST}:{master_port}", f"http://{HOST}:{status_port}/json/"
-    ports = ("--port", str(master_port), "--webui-port", str(status_port))
-    processes.run(spark_daemon("master.Master", *ports, java=java, directory=directory))
-    for _ in range(2):
-        resources = ("--cores", "1", "--memory", "1g", "--webui-port", str(free_port()), master)
-        processes.run(spark_daemon("worker.Worker", *resources, java=java, directory=directory))
-    wait_for(lambda: cluster_status(status_url).get("aliveworkers") == 2, "two workers")
-    return master, status_url
-
-
-def spark_daemon(name: str, *arguments: str, java: Mapping[str, str], directory: Path) -> ProcessSpec:
-    """Describe a daemon of a standalone cluster in the foreground."""
-    return ProcessSpec(
-        name=name.split(".")[0],
-        argv=(str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", "--host", HOST, *arguments),
-        environment={
-            **java,
-            "SPARK_HOME": str(SPARK_CLASS.parent.parent),
-            "SPARK_LOCAL_IP": HOST,
-            "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_WORKER_DIR": str(directory / "work"),
-            "SPARK_LOCAL_DIRS": str(directory / "local"),
-        },
-        directory=directory,
+@pytest.mark.slow
+def test_a_batch_job_runs_on_a_cluster_and_tells_its_progress(
+    processes: ProcessFactory, java: dict[str, str], cluster: Cluster, tmp_path: Path
+) -> None:
+    rows = [minute("public/default/a", 0, number, 10.0 * number) for number in range(30)]
+    history = record(tmp_path / "history", rows)
+    arguments = (
+        "--day",
+        str(DAY),
+        "--history",
+        str(history),
+        "--profile",
+        "pip-483",
+        "--output",
+        str(tmp_path),
     )
-
-
-def cluster_status(url: str) -> dict[str, Any]:
-    """What the master says about its workers, or nothing while it is not up."""
-    try:
-        status: dict[str, Any] = httpx.get(url).raise_for_status().json()
-    except (httpx.HTTPError, JSONDecodeError):  # it serves pages before it serves this
-        return {}
-    return status
+    job = processes.run(
+        ProcessSpec(
+            name="policy-replay",
+            argv=(
+                sys.executable,
+                "-m",
+                "spark.policy_replay",
+                "--directory",
+                str(tmp_path / "jobs"),
+                *arguments,
+            ),
+            environment={**java, "SPARK_MASTER": cluster.master},
+        )
+    )
+    assert job.wait(WAIT_SECONDS) == 0
+    status = json.loads((tmp_path / "jobs" / "policy_replay.json").read_text())
+    assert status["state"] == "SUCCEEDED"
+    assert status["tasks"]["done"] == status["tasks"]["total"] > 0
+    assert [policy["topics"] for policy in status["result"]["policies"]] == [1]
