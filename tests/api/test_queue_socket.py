@@ -1,24 +1,18 @@
 """The queue socket against real nodes: shared segments, claims and their end, permits, what is due when."""
 
 import asyncio
-import threading
 import time
 
 import psutil
 import pytest
-from django.db import connection, transaction
 
 from launch.sandbox import LiveNode, ProcessFactory
-from scalable.api.sockets.queue import MAX_WAITING_RANGES
 from scalable.domain.operations import Outcome
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.segments.port import SegmentKey
-from scalable.segments.registry import segment_port
 from scalable.services import scaling, subscriptions, topics
 from scalable.services.topics import TopicView
 from scalable.wire.batch import Record, encode_batch
 from scalable.wire.frames import (
-    MAX_RANGES,
     Close,
     Detached,
     ErrorFrame,
@@ -66,39 +60,6 @@ def split(topic: TopicView, segment_id: int = 0) -> None:
     """Split a segment in two."""
     operation = scaling.request_split(name=topic.name, segment_id=segment_id, actor=ACTOR)
     assert drive(operation).outcome is Outcome.SUCCEEDED
-
-
-async def test_more_acknowledgements_than_may_wait_are_written_one_after_the_other(
-    live_node: LiveNode, topic: TopicView
-) -> None:
-    """Nothing is written while the cursor is locked, and the next frame waits; then all of it is."""
-    every_second = [(offset, offset + 1) for offset in range(0, 2 * MAX_RANGES, 2)]
-    async with queue_peer(live_node, "a") as a:
-        await a.attach(permits=2 * MAX_RANGES, ack_timeout_ms=FOREVER_MS)
-        await publish(topic, some(2 * MAX_RANGES))
-        taken = await a.take(2 * MAX_RANGES)
-        frame = QueueAck(segment_id=0, incarnation=taken[0].incarnation, ranges=every_second)
-        locked, done = threading.Event(), threading.Event()
-        holding = asyncio.create_task(ask(lock_cursors, locked, done))
-        await asyncio.to_thread(locked.wait)
-        for _ in range(MAX_WAITING_RANGES // MAX_RANGES + 10):
-            await a.peer.send(frame)
-        done.set()
-        await holding
-        for start in range(1, 2 * MAX_RANGES, MAX_RANGES):
-            await a.acknowledge(*taken[start : start + MAX_RANGES : 2])
-    key = SegmentKey(topic.incarnation, 0)
-    state = await ask(segment_port().cursor, key, subscription="q")
-    assert state is not None
-    assert state.position == 2 * MAX_RANGES
-
-
-def lock_cursors(locked: threading.Event, done: threading.Event) -> None:
-    """Let nothing be acknowledged until the test says so."""
-    with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM segment_cursor FOR UPDATE")
-        locked.set()
-        done.wait(60)
 
 
 async def test_consumers_share_a_segment_and_nobody_gets_what_another_holds(
