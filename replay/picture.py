@@ -32,6 +32,7 @@ def draw(replays: Sequence[tuple[Measures, Outcome]], path: Path) -> None:
         axes[2].set_xlabel("hours")
     for row, name in zip(rows, ("messages/s", "segments", "fullest segment,\nmessages/s"), strict=True):
         row[0].set_ylabel(name)
+        row[0].set_ylim(bottom=0)
     figure.savefig(path, dpi=110, format="png")
 
 
@@ -53,7 +54,6 @@ def _draw_load(axes: Axes, outcome: Outcome) -> None:
     )
     axes.plot(*_thinned(outcome, outcome.load), color=LOAD, lw=0.9, label="load")
     axes.legend(loc="upper right", fontsize=8, frameon=False)
-    axes.set_ylim(bottom=0)
 
 
 def _draw_segments(axes: Axes, measures: Measures, outcome: Outcome) -> None:
@@ -63,7 +63,6 @@ def _draw_segments(axes: Axes, measures: Measures, outcome: Outcome) -> None:
     text = f"{measures.segments_over_clairvoyant:.2f} times the clairvoyant, {measures.actions} actions"
     axes.set_title(text, fontsize=9, loc="left")
     axes.legend(loc="upper right", fontsize=8, frameon=False)
-    axes.set_ylim(bottom=0)
 
 
 def _draw_fullest(axes: Axes, measures: Measures, outcome: Outcome) -> None:
