@@ -119,13 +119,14 @@ class Instance:
         self._services = self._directory.publish(urls, self._tls.environment() if self._tls else {})
 
     def _start_product(self, ports: dict[str, int], environment: dict[str, str]) -> None:
-        """Start nodes and workers side by side, then beat."""
+        """Start nodes and workers side by side, then beat; workers start batch jobs, with this Java."""
+        for_workers = {**environment, **((java_environment() or {}) if self._with_spark else {})}
         launched = [
             (name, self._supervisor.launch(_node_spec(name, port, environment, self._tls)))
             for name, port in ports.items()
         ]
         launched += [
-            (name, self._supervisor.launch(worker_spec(environment=environment, name=name)))
+            (name, self._supervisor.launch(worker_spec(environment=for_workers, name=name)))
             for name in _numbered("worker", self._workers)
         ]
         for name, process in launched:

@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from celery import Celery
+from celery.schedules import crontab
 from django.conf import settings
 
 from tasks.broker import use_lasting_transport
@@ -41,5 +42,10 @@ app.conf.beat_schedule = {
     "trim-topic-changes": _every(CHANGES_TRIM_SECONDS, "trim_topic_changes"),
     "forget-old-audit": _every(AUDIT_SWEEP_SECONDS, "forget_old_audit"),
     "forget-old-keys": _every(KEYS_SWEEP_SECONDS, "forget_old_keys"),
+    "daily-load-report": {
+        "task": "tasks.jobs.daily_load_report",
+        "schedule": crontab(hour=0, minute=20),
+        "options": {"expires": 6 * 3600},
+    },
     "autoscale-tick": _every(settings.SCALABLE_AUTOSCALE_TICK_SECONDS, "autoscale_tick"),
 }

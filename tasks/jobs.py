@@ -13,6 +13,7 @@ from scalable.services import (
     pruning,
     sweeping,
 )
+from tasks import spark_jobs
 from tasks.runner import runner_name
 
 
@@ -75,3 +76,11 @@ def autoscale_tick() -> None:
 def evaluate(incarnation: int) -> None:
     """Evaluate a topic whose consumers changed."""
     autoscaling.evaluate_if_due(incarnation=incarnation)
+
+
+@shared_task
+def daily_load_report() -> None:
+    """Compact the history of loads and write the report of yesterday, where there is a history."""
+    if spark_jobs.history().is_dir():
+        spark_jobs.run("compact")
+        spark_jobs.run("daily_report")
