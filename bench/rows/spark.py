@@ -1,0 +1,177 @@
+"""Rows 16 and 17: the load report of a day on Spark beside DuckDB, and policy replay on one core and on two.
+
+DuckDB is not among the product's requirements: install it beside them for row 16 (`pip install duckdb`).
+"""
+
+import importlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+from bench.harness import Bench, Comparison, bench_row
+from launch.java import java_environment
+from replay.setup import Setup
+from spark.daily_report import SEGMENT_RATE, topic_minutes, topics_of
+from spark.policy_replay import replay_topics
+from spark.session import make_session
+
+SIZES = (10_000_000, 100_000_000)
+ROWS_PER_FILE = 5_000_000
+MINUTES, SEGMENTS = 1_440, 8
+TOPICS_REPLAYED = 16
+RULES = ("pip-483", "recommended")
+MINUTE_MS = 60_000
+RATE = 4_000.0
+_SAME_IN_SQL = """
+WITH minutes AS (
+  SELECT topic, incarnation, minute_ms, sum(msg_rate_in * observed_ms / 60000) AS rate,
+         sum(msg_rate_out * observed_ms / 60000) AS rate_out, max(msg_rate_in) AS hottest,
+         coalesce(max(active_segments), count(*)) AS segments
+    FROM read_parquet('{files}') GROUP BY ALL),
+judged AS (
+  SELECT *, greatest(1, ceil(rate / {segment_rate})) AS needed,
+         CASE WHEN rate > 0 THEN hottest * segments / rate END AS skew FROM minutes)
+SELECT topic, incarnation, count(*) AS minutes, sum(rate) * 60 AS messages_in, avg(rate) AS mean_rate,
+       max(rate) AS peak_rate, regr_slope(rate, minute_ms / 3600000) AS trend_per_hour, avg(skew) AS skew,
+       count(*) FILTER (hottest > {segment_rate}) AS minutes_over_capacity,
+       sum(segments) / 60 AS segment_hours, sum(needed) / 60 AS needed_hours,
+       sum(segments) / 60 - sum(needed) / 60 AS waste_hours
+  FROM judged GROUP BY topic, incarnation ORDER BY waste_hours DESC, topic, incarnation
+"""
+
+
+@contextmanager
+def spark(**settings: str) -> Iterator[SparkSession]:
+    """Start Spark on two cores, with the compiler that pays for itself on much data."""
+    os.environ.update(java_environment() or {})
+    large = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-XX:+UseParallelGC"}
+    configuration = {**large, **settings}
+    with tempfile.TemporaryDirectory() as directory:
+        session = make_session(
+            name="bench", master="local[2]", directory=Path(directory), configuration=configuration
+        )
+        try:
+            yield session
+        finally:
+            session.stop()
+
+
+def history(first_topic: int, topics: int) -> pa.Table:
+    """Make a day of some topics: each goes up and down once, with noise, on its segments."""
+    random = np.random.default_rng(first_topic)
+    topic, minute, segment = (
+        axis.ravel() for axis in np.indices((topics, MINUTES, SEGMENTS), dtype=np.int64)
+    )
+    wave = 1 + np.sin(2 * np.pi * minute / MINUTES + first_topic + topic)
+    names = pa.array([f"topic://public/default/t{first_topic + number}" for number in range(topics)])
+    return pa.table(
+        {
+            "topic": names.take(pa.array(topic)),
+            "incarnation": first_topic + topic,
+            "segment_id": segment,
+            "minute_ms": minute * MINUTE_MS,
+            "observed_ms": np.full(len(topic), MINUTE_MS, dtype=np.int32),
+            "msg_rate_in": np.round(RATE * wave * random.uniform(0.5, 1.5, len(topic))),
+            "msg_rate_out": np.round(RATE * wave),
+            "active_segments": np.full(len(topic), SEGMENTS, dtype=np.int32),
+        }
+    )
+
+
+def write_history(directory: Path, rows: int) -> None:
+    """Write so many rows, in files of a few million."""
+    per_topic = MINUTES * SEGMENTS
+    topics, step = rows // per_topic, ROWS_PER_FILE // per_topic
+    for first in range(0, topics, step):
+        table = history(first, min(step, topics - first))
+        pq.write_table(table, directory / f"{first:06d}.parquet", compression="zstd")
+
+
+@bench_row(number=16, title="load report of a day on Spark over DuckDB, same answer", unit="s", goal="<= 2.5")
+def load_report(bench: Bench) -> Iterator[Comparison]:
+    """Compare the table of topics, warm, from the same Parquet files, on two cores each."""
+    duckdb = importlib.import_module("duckdb")
+    for rows in SIZES:
+        with tempfile.TemporaryDirectory() as name, spark(**{"spark.sql.shuffle.partitions": "4"}) as session:
+            write_history(Path(name), rows)
+            yield compare_reports(bench, duckdb.connect(config={"threads": 2}), session, Path(name), rows)
+
+
+def compare_reports(
+    bench: Bench, connection: Any, session: SparkSession, directory: Path, rows: int
+) -> Comparison:
+    """Time both on one set of files; raises AssertionError when their answers differ."""
+    query = _SAME_IN_SQL.format(files=f"{directory}/*.parquet", segment_rate=SEGMENT_RATE)
+    read = session.read.parquet(str(directory))
+    answers: dict[str, pa.Table] = {}
+
+    def floor() -> float:
+        started = perf_counter()
+        answers["floor"] = connection.sql(query).to_arrow_table()
+        return perf_counter() - started
+
+    def product() -> float:
+        started = perf_counter()
+        answers["product"] = topics_of(topic_minutes(read, SEGMENT_RATE), SEGMENT_RATE).toArrow()
+        return perf_counter() - started
+
+    goal = "<= 2" if rows > SIZES[0] else None
+    comparison = bench.compare(f"{rows:,} rows", floor=floor, product=product, goal=goal)
+    check_same(answers["floor"], answers["product"])
+    return comparison
+
+
+def check_same(expected: pa.Table, found: pa.Table) -> None:
+    """Compare answers row by row; numbers may differ in their last digits."""
+    orders = [[("topic", "ascending")]] * 2
+    left, right = (table.sort_by(order) for table, order in zip((expected, found), orders, strict=True))
+    for name in expected.column_names:
+        if pa.types.is_string(expected[name].type):
+            assert left[name].to_pylist() == right[name].to_pylist()
+        else:
+            wanted, got = (np.asarray(table[name].to_pylist(), dtype=float) for table in (left, right))
+            np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=name)
+
+
+@bench_row(
+    number=17,
+    title="policy replay: topic-days a second on two cores over one",
+    unit="topic-days/s",
+    goal=">= 1.7",
+    higher_is_better=True,
+)
+def policy_replay(bench: Bench) -> Iterator[Comparison]:
+    """Replay the same days in one task after the other, and in as many as there are topics."""
+    table = history(0, TOPICS_REPLAYED)
+    parts = pa.array([[RATE / 32] * 32] * len(table), type=pa.list_(pa.float32()))
+    edges = np.asarray(table["segment_id"]) * (65_536 // SEGMENTS)
+    columns = {"mean": parts, "hash_start": edges, "hash_end": edges + 65_536 // SEGMENTS - 1}
+    for name, values in columns.items():
+        table = table.append_column(name, pa.array(values))
+    with tempfile.TemporaryDirectory() as directory, spark() as session:
+        pq.write_table(table, f"{directory}/history.parquet")
+        rows = session.read.parquet(directory).cache()
+        rows.count()
+        yield bench.compare(
+            f"{TOPICS_REPLAYED} topics of a day, {len(RULES)} policies",
+            floor=lambda: topic_days_per_second(session, rows, tasks=1),
+            product=lambda: topic_days_per_second(session, rows, tasks=TOPICS_REPLAYED),
+        )
+
+
+def topic_days_per_second(session: SparkSession, rows: DataFrame, *, tasks: int) -> float:
+    """Replay all topics by all policies."""
+    session.conf.set("spark.sql.shuffle.partitions", str(tasks))
+    started = perf_counter()
+    found = replay_topics(rows, RULES, Setup()).count()
+    assert found == TOPICS_REPLAYED * len(RULES)
+    return TOPICS_REPLAYED / (perf_counter() - started)
