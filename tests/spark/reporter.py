@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -87,6 +88,7 @@ class Reporter:
             master="",
             topic=str(self._samples.name),
             trigger_ms=100,
+            history=str(self.directory / "history"),
             configuration={},
         )
         return start_query(session, options)
@@ -126,6 +128,11 @@ class Reporter:
                     np.testing.assert_allclose(tile["mean"], expected[0])
                     np.testing.assert_allclose(tile["max"], expected[1])
         assert ended
+
+    def history(self) -> list[dict[str, Any]]:
+        """Read the rows of the history."""
+        rows: list[dict[str, Any]] = ds.dataset(self.directory / "history").to_table().to_pylist()
+        return rows
 
     def _get(self, topic: TopicView, what: str) -> Any:
         path = f"{topic.name.tenant}/{topic.name.namespace}/{topic.name.name}/{what}"

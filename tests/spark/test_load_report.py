@@ -66,6 +66,17 @@ def check(reporter: Reporter, topic: TopicView, messages: list[Message]) -> None
         assert not is_material(found[segment_id], rates)
 
 
+def check_history(reporter: Reporter, topic: TopicView) -> None:
+    """Each minute that ended is there once, with what the node tells of the topic."""
+    rows = reporter.history()
+    assert {row["segment_id"] for row in rows} == set(range(SEGMENTS))
+    assert len({(row["segment_id"], row["minute_ms"]) for row in rows}) == len(rows)
+    for row in rows:
+        hash_range = topic.layout.segments[row["segment_id"]].hash_range
+        assert (row["hash_start"], row["hash_end"]) == (hash_range.start, hash_range.end)
+        assert (row["incarnation"], row["active_segments"]) == (topic.incarnation, SEGMENTS)
+
+
 def test_loads_and_tiles_are_the_oracles(session: SparkSession, reporter: Reporter, topic: TopicView) -> None:
     messages = recent_messages(topic, seed=1)
     published = with_repeats(Random(2), messages)
@@ -79,6 +90,7 @@ def test_loads_and_tiles_are_the_oracles(session: SparkSession, reporter: Report
         query.processAllAvailable()
         assert reporter.status()["watermarkMs"] == expected_watermark(messages)
         check(reporter, topic, messages)
+        check_history(reporter, topic)
     finally:
         query.stop()
 
