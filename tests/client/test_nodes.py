@@ -66,7 +66,10 @@ def test_an_admin_asks_the_next_node(nodes: list[LiveNode]) -> None:
         with pytest.raises(TopicExists):
             admin.create_topic(TOPIC)
         assert admin.get_topic(TOPIC)["epoch"] == 0
-    with Admin([dead, dead + "1"], nodes[0].admin_token) as admin, pytest.raises(ConnectionLost):
+    with (
+        Admin([dead, f"http://127.0.0.1:{free_port()}"], nodes[0].admin_token) as admin,
+        pytest.raises(ConnectionLost),
+    ):
         admin.get_topic(TOPIC)
 
 

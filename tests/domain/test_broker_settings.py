@@ -7,6 +7,7 @@ import pytest
 from scalable.domain.broker_settings import SETTINGS, change_threshold, policy_defaults
 from scalable.domain.errors import PolicyInvalid, PolicyUnreadable
 from scalable.domain.policy import PolicySource, resolve
+from scalable.domain.profiles import RECOMMENDED
 
 PIP_483 = {
     "scalableTopicAutoScaleEnabled": ("true", "enabled", True),
@@ -48,7 +49,10 @@ def test_a_setting_is_a_default_and_gives_way_to_all_else() -> None:
     effective = resolve(namespace={"maxSegments": 9}, defaults=defaults)
     assert (effective.policy.max_segments, effective.policy.split_cooldown_seconds) == (9, 120)
     assert effective.sources["splitCooldownSeconds"] is PolicySource.DEFAULT
-    assert resolve({"profile": "recommended"}, defaults=defaults).policy.split_cooldown_seconds == 0
+    assert (
+        resolve({"profile": "recommended"}, defaults=defaults).policy.split_cooldown_seconds
+        == RECOMMENDED["splitCooldownSeconds"]
+    )
 
 
 @pytest.mark.parametrize("text", ["many", "1.5", "10 parsecs", "nan", "true"])
