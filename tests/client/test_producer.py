@@ -46,7 +46,7 @@ async def test_what_cannot_be_sent_is_refused_by_name(live_node: LiveNode, admin
     with pytest.raises(TopicNotFound):
         await Producer(live_node.url, "topic://public/default/none", live_node.admin_token).start()
     with pytest.raises(Unauthenticated):
-        await Producer(live_node.url, topic, "no token").start()
+        await Producer(live_node.url, topic, "no-token").start()
     async with Producer(live_node.url, topic, live_node.admin_token) as producer:
         with pytest.raises(MessageTooLarge):
             await producer.send("a", b"x" * (5 * MIB + 1))
