@@ -14,7 +14,8 @@ PULSAR_5: Mapping[str, Any] = {"entryBucketLane": True}
 
 RECOMMENDED: Mapping[str, Any] = {
     "autoScaleIntervalSeconds": 10,
-    "splitCooldownSeconds": 90,
+    "splitMsgRateInThreshold": 11_500,
+    "splitCooldownSeconds": 150,
     "mergeCooldownSeconds": 600,
     "mergeWindowSeconds": 0,
     "maxDagDepth": 1_000,
@@ -27,7 +28,7 @@ RECOMMENDED: Mapping[str, Any] = {
     "minMergeSegments": 4,
     "maxMergeSegments": 16,
     "mergeTargetShare": 0.9,
-    "mergePeakSeconds": 600,
+    "mergePeakSeconds": 1_200,
     "mergeMinAgeSeconds": 600,
     "mergeKeepsConsumers": True,
     "mergeMakesRoom": True,

@@ -103,6 +103,21 @@ def test_load_about_the_threshold_for_two_hours_changes_little(profile: str) -> 
     assert found.actions <= 16
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("trace", ["elb_request_count_8c0756", "nyc_taxi"])
+def test_recommended_is_below_the_published_rules_where_it_says_so(trace: str) -> None:
+    """The first day and a half of the table in docs/autoscale.md: where a change of constants would show."""
+    setup = Setup(points=400, coarse_points=100)
+    load = load_named(trace, setup)
+    ours, letter, pravega = (
+        run_replay(trace, load, rule, setup=setup, keys=keys.uniform())[0]
+        for rule in ("recommended", "pip-483", "pravega")
+    )
+    assert ours.violation_percent <= min(letter.violation_percent, pravega.violation_percent)
+    assert ours.segments_over_clairvoyant < letter.segments_over_clairvoyant
+    assert ours.actions < pravega.actions
+
+
 def test_a_dominant_key_is_alone_within_three_actions() -> None:
     setup = Setup(initial_segments=1, warm_up_seconds=0)
     load = np.full(360, 30_000.0)
