@@ -49,12 +49,9 @@ class EmbeddedTables:
         log_id, start, end, terminated = row
         return log_id, HashRange(start, end), terminated
 
-    def _marks(self, statement: str, log_id: int, producer: str | None = None) -> list[tuple[str, Mark]]:
-        rows = self._execute(statement, {"log_id": log_id, "producer": producer}).fetchall()
-        return [(row[0], Mark(*row[1:])) for row in rows]
-
     def _marks_of(self, log_id: int, producer: str | None) -> list[Mark]:
-        return [mark for _, mark in self._marks(statements.MARKS_OF, log_id, producer)]
+        rows = self._execute(statements.MARKS_OF, {"log_id": log_id, "producer": producer}).fetchall()
+        return [Mark(*row[1:]) for row in rows]
 
     def _one(self, statement: str, key: SegmentKey, fence: Fence | None = None, **values: object) -> Row:
         fenced = (
