@@ -58,13 +58,17 @@ class Written(WriterCommitMessage):
     messages: int
 
 
-class TopicWriter(DataSourceArrowWriter):
-    """Writes a batch; made on the driver, `write` runs on executors."""
+class _Writer:
+    """What both writers check on the driver, and carry to the executors."""
 
     def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
         _require_append(overwrite)
         _require_columns(schema, options.order)
         self._options = options
+
+
+class TopicWriter(_Writer, DataSourceArrowWriter):
+    """Writes a batch; made on the driver, `write` runs on executors."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Produce the rows of a partition and wait until they are durable."""
@@ -72,13 +76,8 @@ class TopicWriter(DataSourceArrowWriter):
         return _produce(self._options, f"{self._options.producer}-{task.partitionId()}", 0, iterator)
 
 
-class TopicStreamWriter(DataSourceStreamArrowWriter):
+class TopicStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes the epochs of a stream; made on the driver, `write` runs on executors."""
-
-    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
-        _require_append(overwrite)
-        _require_columns(schema, options.order)
-        self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Produce the rows of a partition of one epoch and wait until they are durable."""

@@ -132,13 +132,9 @@ class TopicReader(DataSourceReader):
                 return self._of_this_topic(checkpoint, extents)
 
     def _end(self, extents: TopicExtents) -> Mapping[int, int]:
-        ends = {segment_id: extent.end_offset for segment_id, extent in extents.segments.items()}
         if self._options.ending is None:
-            return ends
-        given = self._of_this_topic(self._options.ending, extents)
-        # A segment without an entry was unread when the checkpoint was taken, or read to its end before.
-        known = resume(given, extents.segments, {}).positions
-        return {segment_id: known.get(segment_id, 0) for segment_id in ends}
+            return {segment_id: extent.end_offset for segment_id, extent in extents.segments.items()}
+        return resume(self._of_this_topic(self._options.ending, extents), extents.segments, {}).positions
 
     def _of_this_topic(self, checkpoint: Checkpoint, extents: TopicExtents) -> Checkpoint:
         _require_same_topic(self._options, checkpoint, extents)
