@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from replay.history import History
+from replay.traces import Series
 from replay.world import MILLISECONDS, World
 from scalable.domain.autoscale import Snapshot, decide
 from scalable.domain.autoscale_cuts import hottest_part
 from scalable.domain.decision import Action, Decision
-from scalable.domain.layout import Segment
+from scalable.domain.layout import Layout, Segment
 from scalable.domain.load import LoadRecord, SegmentRates, Trend, is_material
 from scalable.domain.policy import AutoScalePolicy, resolve
+
+
+class Runs(NamedTuple):
+    """Runs of neighbours in a layout: what each carries, the least of all, its fullest, its youngest."""
+
+    layout: Layout
+    shares: Series
+    least: float
+    largest: Series
+    born: Series
 
 
 class ProfileRules:
@@ -36,11 +49,14 @@ class ProfileRules:
         self.records: dict[int, LoadRecord] = {}
         self.heat: dict[int, tuple[float, ...]] = {}
         self.dominated: dict[int, bool] = {}
+        self.largest_dominated: tuple[Layout | None, float] = (None, 0.0)
+        self.runs: Runs | None = None
         self.last_decision: Decision | None = None
 
     def actions(self, world: World, step: int, now_ms: int) -> tuple[Action, ...]:
         """Give what the policy does at a step; `decide` is not asked where nothing can come of it."""
-        if not (self.every_tick or self._may_split(world, step) or self._may_merge(world, step, now_ms)):
+        asked = self.every_tick or self._may_split(world, step, now_ms)
+        if not (asked or self._may_merge(world, step, now_ms)):
             return ()
         decision = decide(self._snapshot(world, step, now_ms), now_ms)
         self.last_decision = decision
@@ -48,26 +64,48 @@ class ProfileRules:
             self.last_ms[decision.kind] = now_ms
         return decision.actions
 
-    def _may_split(self, world: World, step: int) -> bool:
+    def _may_split(self, world: World, step: int, now_ms: int) -> bool:
+        """Tell whether any segment is hot and may be cut, or room may be made for it at the cap."""
+        if now_ms < self._splits_again_ms and len(world.shares) < self.policy.max_segments:
+            return False
         demand, limit = self.demand[step], self.policy.split_msg_rate_in_threshold
         if world.largest_share * demand > limit:
             return True
         return self.policy.isolate_dominant_key and self._largest_dominated(world) * demand > limit / 2
 
     def _may_merge(self, world: World, step: int, now_ms: int) -> bool:
-        """Tell whether any pair is cold, or fits into one segment, and old enough."""
+        """Tell whether any run that is long enough is cold, or fits into one segment, and old enough."""
         policy = self.policy
         if len(world.shares) <= policy.min_segments or now_ms < self._merges_again_ms:
             return False
-        shares, demand = world.shares, self.demand[step]
-        if policy.merge_target_share:
-            highest = demand if self.peak is None else max(demand, self.peak[step])
-            limit = policy.merge_target_share * policy.split_msg_rate_in_threshold
-            cold = (shares[1:] + shares[:-1]) * highest <= limit * (1 + 1e-9)
+        runs, highest = self._runs(world), self.demand[step]
+        if not policy.merge_target_share:
+            cold = runs.largest * highest < policy.merge_msg_rate_in_threshold
         else:
-            cold = np.maximum(shares[1:], shares[:-1]) * demand < policy.merge_msg_rate_in_threshold
-        born = np.maximum(world.created_seconds[1:], world.created_seconds[:-1])
-        return bool(np.any(cold & (now_ms / MILLISECONDS - born >= policy.merge_min_age_seconds)))
+            highest = highest if self.peak is None else max(highest, self.peak[step])
+            limit = policy.merge_target_share * policy.split_msg_rate_in_threshold * (1 + 1e-9)
+            if runs.least * highest > limit:
+                return False
+            cold = runs.shares * highest <= limit
+        return bool(np.any(cold & (now_ms / MILLISECONDS - runs.born >= policy.merge_min_age_seconds)))
+
+    def _runs(self, world: World) -> Runs:
+        """Give the shortest runs of neighbours that the policy merges."""
+        if self.runs is None or self.runs.layout is not world.layout:
+            policy, most = self.policy, len(world.shares) - self.policy.min_segments + 1
+            windows = partial(
+                sliding_window_view,
+                window_shape=min(policy.min_merge_segments, policy.max_merge_segments, most),
+            )
+            shares = windows(world.shares)
+            sums = shares.sum(axis=1)
+            born = windows(world.created_seconds).max(axis=1)
+            self.runs = Runs(world.layout, sums, float(sums.min()), shares.max(axis=1), born)
+        return self.runs
+
+    @property
+    def _splits_again_ms(self) -> float:
+        return self.last_ms.get("SPLIT", -np.inf) + self.policy.split_cooldown_seconds * MILLISECONDS
 
     @property
     def _merges_again_ms(self) -> float:
@@ -75,15 +113,20 @@ class ProfileRules:
 
     def _largest_dominated(self, world: World) -> float:
         """Give the largest share of a segment of which one part has most of the load."""
-        heats = self._heats(world)
-        return max(
-            (
-                share
-                for each, share in zip(world.layout.active, world.shares.tolist(), strict=True)
-                if each.hash_range.size > 1 and self._is_dominated(each, heats[each.segment_id])
-            ),
-            default=0.0,
-        )
+        layout, largest = self.largest_dominated
+        if layout is not world.layout:
+            heats = self._heats(world)
+            shares = zip(world.layout.active, world.shares.tolist(), strict=True)
+            largest = max(
+                (
+                    share
+                    for each, share in shares
+                    if each.hash_range.size > 1 and self._is_dominated(each, heats[each.segment_id])
+                ),
+                default=0.0,
+            )
+            self.largest_dominated = world.layout, largest
+        return largest
 
     def _is_dominated(self, segment: Segment, heat: tuple[float, ...]) -> bool:
         if segment.segment_id not in self.dominated:
