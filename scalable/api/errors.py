@@ -13,7 +13,7 @@ from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
 from rest_framework.response import Response
 
-from scalable.api.raw_path import check_path
+from scalable.api.raw_path import SHOWN_CHARACTERS, check_path
 from scalable.domain.errors import (
     Forbidden,
     Internal,
@@ -23,6 +23,7 @@ from scalable.domain.errors import (
     TooManyRequests,
     Unauthenticated,
     Unavailable,
+    UnknownPath,
     UnreadableBody,
 )
 
@@ -69,6 +70,7 @@ ANSWERS: dict[str, Answer] = {
     "tenant_not_found": Answer(404, 4404),
     "token_not_found": Answer(404, 4404),
     "topic_not_found": Answer(404, 4404),
+    "unknown_path": Answer(404, 4404),
     "topic_deleted": Answer(404, 4410),
     # Somebody was faster, or holds it.
     "batch_partly_duplicate": Answer(409, 4409),
@@ -159,8 +161,8 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
         return _answer(
             known, status=error.status_code if isinstance(error, exceptions.APIException) else None
         )
-    if isinstance(error, Http404 | exceptions.APIException):
-        return Response(*_framework_body(error))
+    if isinstance(error, exceptions.APIException):
+        return Response(_plain_body(str(error.default_code), str(error.detail)), error.status_code)
     return _answer(internal_error(error))
 
 
@@ -173,9 +175,15 @@ def unknown_path(request: HttpRequest, exception: Exception) -> JsonResponse:
     """Answer a path that is no door of this product, or cannot be one (Django's handler404)."""
     try:
         check_path(request)
-    except InvalidName as error:
-        return JsonResponse(body_of(error), status=answer_of(error).status)
-    return JsonResponse(_plain_body("unknown_path", f"There is nothing at {request.path}."), status=404)
+        error: ScalableError = no_such_path(request.path)
+    except InvalidName as invalid:
+        error = invalid
+    return JsonResponse(body_of(error), status=answer_of(error).status)
+
+
+def no_such_path(path: str) -> UnknownPath:
+    """The error for a path that is no door, whoever knocks."""
+    return UnknownPath(path=path[:SHOWN_CHARACTERS])
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
@@ -215,16 +223,12 @@ def _known_error(error: Exception, context: dict[str, Any]) -> ScalableError | N
             return Forbidden(role=str(getattr(context.get("request"), "user", "")), right=str(error))
         case exceptions.ParseError() | exceptions.UnsupportedMediaType():
             return UnreadableBody(problem=str(error.detail))
+        case Http404():
+            return no_such_path(str(getattr(context.get("request"), "path", "")))
         case RequestDataTooBig():
             return MessageTooLarge(size_bytes=-1, limit_bytes=-1)
         case _:
             return None
-
-
-def _framework_body(error: Http404 | exceptions.APIException) -> tuple[dict[str, Any], int]:
-    if isinstance(error, Http404):
-        return _plain_body("unknown_path", "There is nothing at this path."), 404
-    return _plain_body(str(error.default_code), str(error.detail)), error.status_code
 
 
 def _plain_body(code: str, reason: str) -> dict[str, Any]:

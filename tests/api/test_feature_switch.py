@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import httpx
 import pytest
 from websockets.asyncio.client import connect
@@ -15,6 +17,15 @@ TOPIC = "/admin/v2/scalable/public/default/kept"
 def ask(node: LiveNode, method: str, path: str) -> tuple[int, str]:
     answer = httpx.request(method, node.url + path, headers=node.headers, trust_env=False)
     return answer.status_code, answer.json().get("code", "") if answer.content[:1] == b"{" else ""
+
+
+async def knock(node: LiveNode, path: str) -> tuple[int, str]:
+    """How a handshake is refused."""
+    address = f"{node.socket_url}/ws/v2/scalable/{path}"
+    with pytest.raises(InvalidStatus) as refused:
+        await connect(address, additional_headers=node.headers, proxy=None)
+    answer = refused.value.response
+    return answer.status_code, json.loads(answer.body or b"{}").get("code", "")
 
 
 async def test_the_whole_feature_can_be_taken_away_and_its_data_stays(processes: ProcessFactory) -> None:
@@ -37,8 +48,6 @@ async def test_the_whole_feature_can_be_taken_away_and_its_data_stays(processes:
     assert ask(without, "PUT", "/admin/v2/namespaces/public/empty")[0] == 204
     assert ask(without, "DELETE", "/admin/v2/namespaces/public/empty?force=true")[0] == 204
     assert ask(without, "GET", "/admin/v2/nodes")[0] == 200
-    address = without.url.replace("http", "ws") + "/ws/v2/scalable/lookup/public/default/kept"
-    with pytest.raises(InvalidStatus):
-        async with connect(address, additional_headers=without.headers):
-            pass
+    assert await knock(without, "lookup/public/default/kept") == (404, "unknown_path")
+    assert await knock(node, "elsewhere/public/default/kept") == (404, "unknown_path")
     assert ask(node, "GET", TOPIC)[0] == 200

@@ -5,7 +5,6 @@ connection are seen. Long work belongs in `spawn`, what is sent goes through `pu
 """
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
@@ -18,9 +17,9 @@ from django.conf import settings
 
 from scalable import trace
 from scalable.api.doorkeeper import doorkeeper
-from scalable.api.errors import answer_of, close_code_of, internal_error
+from scalable.api.errors import close_code_of, internal_error
 from scalable.api.raw_path import check_scope
-from scalable.api.sockets.handshake import pass_of, subprotocol_of, topic_of
+from scalable.api.sockets.handshake import deny, pass_of, subprotocol_of, topic_of
 from scalable.api.sockets.lane import Lane, Message, Send
 from scalable.api.sockets.outbox import Ending, Outbox
 from scalable.domain.access import Right, Subject
@@ -202,7 +201,8 @@ class Socket(AsyncConsumer):
             check_scope(self.scope)
             self.read_path()
         except Exception as error:
-            await self._deny(error if isinstance(error, ScalableError) else internal_error(error))
+            known = error if isinstance(error, ScalableError) else internal_error(error)
+            await deny(self.scope, self._send, known)
             raise StopConsumer from error
         await self._send({"type": "websocket.accept", "subprotocol": subprotocol_of(self.scope)})
         self._lane = Lane(self._send, on_stall=self._lane_stalled)
@@ -256,18 +256,6 @@ class Socket(AsyncConsumer):
             await self.opened(hello)
         except ScalableError as error:  # without what it was opened for, a socket has no use
             self.fail(error)
-
-    async def _deny(self, error: ScalableError) -> None:
-        if "websocket.http.response" not in self.scope.get("extensions", {}):
-            await self._send({"type": "websocket.close", "code": close_code_of(error), "reason": error.code})
-            return
-        headers = [(b"content-type", b"application/json")]
-        await self._send(
-            {"type": "websocket.http.response.start", "status": answer_of(error).status, "headers": headers}
-        )
-        body = json.dumps(error.to_json()).encode()
-        await self._send({"type": "websocket.http.response.body", "body": body})
-        await asyncio.sleep(0)  # uvicorn counts the handshake as complete only once it noticed its own close
 
     async def _send_frames(self, lane: Lane) -> None:
         while not isinstance(frame := await self.outbox.take(), Ending):

@@ -1,6 +1,8 @@
 """Who opens a socket: a bearer token (header or sub-protocol), or the dashboard's session."""
 
-from collections.abc import Mapping
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,16 +14,18 @@ from django.http.request import split_domain_port, validate_host
 
 from scalable.api.authentication import subject_of_user
 from scalable.api.doorkeeper import Pass, Session
+from scalable.api.errors import answer_of, close_code_of
 from scalable.api.node import node
 from scalable.domain.access import Right, Subject
 from scalable.domain.access import Scope as Reach
-from scalable.domain.errors import Forbidden, InvalidParameter, Unauthenticated
+from scalable.domain.errors import Forbidden, InvalidParameter, ScalableError, Unauthenticated
 from scalable.domain.names import TopicName
 from scalable.services import access
 from scalable.services.rules import rules
 from scalable.wire.frames import SUBPROTOCOL, TOKEN_SUBPROTOCOL_PREFIX
 
 Scope = Mapping[str, Any]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
 ORIGIN_RIGHT = "sockets of this site's own pages"
 
 
@@ -40,6 +44,19 @@ async def pass_of(scope: Scope, *, right: Right) -> Pass:
     check_origin(scope, shown.subject)
     await _read_rules(shown)
     return shown
+
+
+async def deny(scope: Scope, send: Send, error: ScalableError) -> None:
+    """Answer a handshake with an error: as REST does, or by a close where the server cannot send answers."""
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": close_code_of(error), "reason": error.code})
+        return
+    headers = [(b"content-type", b"application/json")]
+    await send(
+        {"type": "websocket.http.response.start", "status": answer_of(error).status, "headers": headers}
+    )
+    await send({"type": "websocket.http.response.body", "body": json.dumps(error.to_json()).encode()})
+    await asyncio.sleep(0)  # uvicorn counts the handshake as complete only once it noticed its own close
 
 
 async def _read_rules(shown: Pass) -> None:

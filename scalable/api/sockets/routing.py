@@ -5,16 +5,17 @@ from typing import Any
 from django.conf import settings
 from django.urls import path, re_path
 
+from scalable.api.errors import no_such_path
 from scalable.api.sockets.base import Socket
 from scalable.api.sockets.consume import ConsumeSocket
 from scalable.api.sockets.controller import ControllerSocket
+from scalable.api.sockets.handshake import deny
 from scalable.api.sockets.lookup import LookupSocket
 from scalable.api.sockets.namespace_watch import NamespaceWatchSocket
 from scalable.api.sockets.produce import ProduceSocket
 from scalable.api.sockets.queue import QueueSocket
 
 ROOT = "ws/v2/scalable"
-UNKNOWN_PATH = 4404
 NAMESPACE = "<str:tenant>/<str:namespace>"
 TOPIC = f"{NAMESPACE}/<str:topic>"
 
@@ -28,7 +29,7 @@ def door(route: str, socket: type[Socket]) -> Any:
 async def no_door(scope: Any, receive: Any, send: Any) -> None:
     """Turn away whoever knocks where no socket is."""
     await receive()
-    await send({"type": "websocket.close", "code": UNKNOWN_PATH, "reason": "unknown_path"})
+    await deny(scope, send, no_such_path(scope["path"]))
 
 
 def _elsewhere() -> Any:

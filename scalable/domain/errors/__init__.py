@@ -11,6 +11,7 @@ from scalable.domain.errors.admin import (
     OperationNotRetriable,
     ReadOnly,
     SegmentNotLoaded,
+    UnknownPath,
 )
 from scalable.domain.errors.base import (
     BY_CODE,
@@ -175,6 +176,7 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "UnknownField",
+    "UnknownPath",
     "UnreadableBody",
     "UnrecognisedError",
     "error_from_json",

@@ -5,6 +5,14 @@ from __future__ import annotations
 from scalable.domain.errors.base import ScalableError
 
 
+class UnknownPath(ScalableError):
+    """There is nothing at {path}."""
+
+    code = "unknown_path"
+    hint_template = "Mend the path; a server that has scalable topics switched off has no doors for them."
+    path: str
+
+
 class ReadOnly(ScalableError):
     """This server is read-only and changes nothing."""
 
