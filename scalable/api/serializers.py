@@ -4,6 +4,7 @@ Names are those of the wire. The OpenAPI description is made from these types (`
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -19,6 +20,7 @@ MAX_PAGE = 1_000
 MAX_NAMES_PAGE = 10_000
 MAX_BATCHES_BYTES = 8 * 1024 * 1024
 _UNKNOWN_FIELD = "Object contains unknown field"
+_WHOLE = re.compile(r"-?[0-9]+")
 _Query = TypeVar("_Query", bound="Query")
 
 Identifier = Annotated[int, Meta(ge=0, le=MAX_BIGINT)]
@@ -371,11 +373,24 @@ def read_query(parameters: QueryDict, shape: type[_Query]) -> _Query:
 
 
 def _check_given(values: Mapping[str, Any], shape: type[Query]) -> None:
-    """Refuse a text that would be taken for null: a parameter that is not meant is left out."""
+    """Refuse a text that would be taken for null, or for another number than it is written as.
+
+    A parameter that is not meant is left out, and `5.0` or `5e0` is no whole number.
+    """
     for field in msgspec.structs.fields(shape):
         value = values.get(field.encode_name)
-        if isinstance(value, str) and value.lower() == "null" and type(None) in get_args(field.type):
+        if not isinstance(value, str):
+            continue
+        if value.lower() == "null" and type(None) in get_args(field.type):
             raise InvalidParameter(parameter=field.encode_name, value=value, problem="it has no value")
+        if _is_whole(field.type) and not _WHOLE.fullmatch(value):
+            problem = "it is not a whole number"
+            raise InvalidParameter(parameter=field.encode_name, value=value[:100], problem=problem)
+
+
+def _is_whole(kind: Any) -> bool:
+    """Tell whether whole numbers are read, also where they have bounds or may be left out."""
+    return kind is int or any(map(_is_whole, get_args(kind)))
 
 
 def _raise_unknown_field(error: msgspec.ValidationError, shape: Any) -> None:
