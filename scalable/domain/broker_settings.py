@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from scalable.domain.errors import PolicyUnreadable
 from scalable.domain.load import DEFAULT_CHANGE_THRESHOLD
 from scalable.domain.policy import ATTRIBUTES, parse_override, resolve, validate
 
@@ -49,10 +50,12 @@ def policy_defaults(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def change_threshold(environment: Mapping[str, str]) -> float:
-    """Read which change of a rate is worth writing, as a share of it."""
+    """Read which change of a rate is worth writing, as a share of it; raises PolicyUnreadable."""
     text = environment.get(CHANGE_THRESHOLD)
     value = _value(text) if text else DEFAULT_CHANGE_THRESHOLD
-    return float(value) if isinstance(value, int | float) and value >= 0 else DEFAULT_CHANGE_THRESHOLD
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        raise PolicyUnreadable(field=CHANGE_THRESHOLD, value=str(text), problem="it is no share, as in 25%")
+    return float(value)
 
 
 def _value(text: str) -> Any:

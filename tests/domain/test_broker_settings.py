@@ -70,3 +70,9 @@ def test_the_change_that_is_worth_a_write() -> None:
     assert change_threshold({}) == 0.25
     assert change_threshold({"scalableTopicLoadReportRateChangeThreshold": "10%"}) == 0.1
     assert change_threshold({"scalableTopicLoadReportRateChangeThreshold": "0.5"}) == 0.5
+
+
+@pytest.mark.parametrize("text", ["a lot", "-5%", "true", "25 percent"])
+def test_a_change_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(PolicyUnreadable, match="scalableTopicLoadReportRateChangeThreshold"):
+        change_threshold({"scalableTopicLoadReportRateChangeThreshold": text})
