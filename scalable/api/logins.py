@@ -4,6 +4,7 @@ import hashlib
 import logging
 import unicodedata
 from collections.abc import Callable
+from typing import NamedTuple
 
 import redis
 from django.conf import settings
@@ -12,12 +13,21 @@ from django.shortcuts import resolve_url
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from scalable.api import refused_logins
+
 logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS = 0.5
 LONGEST_NAME = 255
 """More than any user has: longer ones count as one."""
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class Excess(NamedTuple):
+    """How long to wait before the next attempt, and whether this is the first one of those too many."""
+
+    wait_seconds: int = 0
+    is_first: bool = False
 
 
 class LimitedLogins:
@@ -41,10 +51,13 @@ class LimitedLogins:
             return self._get_response(request)
         address = str(request.META.get("REMOTE_ADDR", ""))
         by_name = _key("name", _as_compared(request.POST.get("username", "")), address)
-        wait_seconds = max(
+        excesses = [
             self._count(by_name, settings.SCALABLE_LOGIN_ATTEMPTS),
             self._count(_key("address", address), settings.SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS),
-        )
+        ]
+        wait_seconds = max(excess.wait_seconds for excess in excesses)
+        if any(excess.is_first for excess in excesses):
+            refused_logins.note_throttled(request.POST.get("username", ""))
         if wait_seconds:
             return _refusal(wait_seconds)
         response = self._get_response(request)
@@ -52,8 +65,8 @@ class LimitedLogins:
             self._forget(by_name)
         return response
 
-    def _count(self, key: str, limit: int) -> int:
-        """Count an attempt; give how many seconds to wait when it is one too many, else 0."""
+    def _count(self, key: str, limit: int) -> Excess:
+        """Count an attempt, and tell whether it is one too many."""
         try:
             pipeline = self._counters.pipeline()
             pipeline.set(key, 0, ex=settings.SCALABLE_LOGIN_WINDOW_SECONDS, nx=True)
@@ -62,8 +75,8 @@ class LimitedLogins:
             _, attempts, seconds = pipeline.execute()
         except (redis.RedisError, OSError) as error:
             logger.warning("Attempts to log in are not counted: %s", error)
-            return 0
-        return max(1, int(seconds)) if attempts > limit else 0
+            return Excess()
+        return Excess(max(1, int(seconds)), attempts == limit + 1) if attempts > limit else Excess()
 
     def _forget(self, key: str) -> None:
         try:

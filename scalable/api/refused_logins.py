@@ -1,11 +1,11 @@
-"""Notes refused logins in the audit; attempts beyond the throttle are refused before this."""
+"""Notes refused logins in the audit; of the attempts beyond the throttle the first of each window."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.signals import user_login_failed
 
-from scalable.domain.errors import Unauthenticated
+from scalable.domain.errors import TooManyRequests, Unauthenticated
 from scalable.services import auditing
 
 
@@ -14,6 +14,15 @@ def listen() -> None:
     user_login_failed.connect(_note, dispatch_uid="scalable_refused_logins")
 
 
+def note_throttled(name: str) -> None:
+    """Note that a login was refused unseen, for there were too many before it."""
+    _record(name, TooManyRequests.code)
+
+
 def _note(*, credentials: Mapping[str, Any], **_: Any) -> None:
-    name = "".join(filter(str.isprintable, str(credentials.get("username", ""))))
-    auditing.record_refusal(action="login", target=f"users/{name}", outcome=Unauthenticated.code)
+    _record(str(credentials.get("username", "")), Unauthenticated.code)
+
+
+def _record(name: str, outcome: str) -> None:
+    shown = "".join(filter(str.isprintable, name))
+    auditing.record_refusal(action="login", target=f"users/{shown}", outcome=outcome)

@@ -18,6 +18,7 @@ from launch.sandbox import LiveNode, ProcessFactory
 from scalable.api import deployment
 from scalable.api.pages import OPEN, RIGHTS
 from scalable.api.rates import CALLERS_MAX, Rates, rates
+from scalable.audit_models import AuditEvent
 from scalable.domain.access import Scope
 from scalable.domain.errors import TooManyRequests
 from scalable.services import grants
@@ -130,6 +131,22 @@ def test_a_login_that_succeeds_takes_its_failures_back(ada: User) -> None:
 
 def test_one_address_cannot_try_name_after_name(ada: User) -> None:
     assert [log_in(f"name-{number}", "wrong") for number in range(9)] == [200] * 8 + [429]
+
+
+def throttled_logins() -> list[tuple[str, str, str]]:
+    events = AuditEvent.objects.filter(outcome="too_many_requests").order_by("pk")
+    return list(events.values_list("actor", "action", "target"))
+
+
+def test_of_the_logins_that_are_throttled_the_first_is_noted(ada: User) -> None:
+    for _ in range(6):
+        log_in("ada", "wrong")
+    assert throttled_logins() == [("nobody", "login", "users/ada")]
+    for number in range(6):
+        log_in(f"name-{number}", "wrong")
+    assert [target for *_, target in throttled_logins()] == ["users/ada", "users/name-2"]
+    log_in("ada", PASSWORD, "10.0.0.2")
+    assert len(throttled_logins()) == 2
 
 
 def test_a_refused_login_says_when_to_come_back(ada: User) -> None:
