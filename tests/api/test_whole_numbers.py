@@ -16,7 +16,8 @@ def _takes_whole_numbers(kind: Any) -> bool:
 
 
 def _parameters() -> set[tuple[type[Query], str]]:
-    doors = [door for entry in urlpatterns for door in entry.callback.view_class.doors.values()]
+    views: list[Any] = [entry.callback for entry in urlpatterns]
+    doors = [door for view in views for door in view.view_class.doors.values()]
     return {
         (door.query, field.encode_name)
         for door in doors
