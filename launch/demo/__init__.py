@@ -1,4 +1,4 @@
-"""The demo: real flight departures make a topic split by itself, then merge; a group of two reads it."""
+"""The demo: real events make a topic split by itself, then merge; a group of two reads it."""
 
 import argparse
 import asyncio
@@ -10,17 +10,17 @@ from rich.console import Console
 
 from launch.data_directory import RunningServices
 from launch.demo.display import show
-from launch.demo.flights import TOTAL_FLIGHTS
 from launch.demo.journey import Journey
 from launch.demo.plan import plan_for
 from launch.demo.report import print_json, print_table, problems_of, result_of
+from launch.demo.streams import STREAMS
 from launch.process import LaunchError
 from scalable.client import ConnectionLost
 from scalable.domain.errors import ScalableError
 
 DEFAULT_EVENTS = 60_000
 USAGE = (
-    "./run demo [--events N] [--json] [--data-dir D] [--port N] [--verbose]"
+    "./run demo [--stream S] [--events N] [--json] [--data-dir D] [--port N] [--verbose]"
     " [--tls-cert F --tls-key F [--tls-client-ca F]]"
 )
 ENCRYPTION = (
@@ -33,7 +33,7 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
     options = parse(argv)
     # In JSON mode stdout carries the one line alone.
     console = Console(stderr=options.json)
-    journey = Journey(plan_for(options.events), services)
+    journey = Journey(plan_for(options.events, STREAMS[options.stream]), services)
     stopped_by = None
     try:
         asyncio.run(_run(journey, console))
@@ -45,7 +45,7 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
     if options.json:
         print_json(result)
     else:
-        print_table(console, result, url=services.url)
+        print_table(console, journey.plan.stream, result, url=services.url)
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -57,7 +57,10 @@ def parse(argv: Sequence[str]) -> Any:
         prog="./run demo", usage=USAGE, description=__doc__, epilog=ENCRYPTION, allow_abbrev=False
     )
     parser.add_argument(
-        "--events", type=_count, metavar="N", default=DEFAULT_EVENTS, help=f"default: {DEFAULT_EVENTS:,}"
+        "--stream", choices=STREAMS, default="flights", help="what is sent; default: flights, by aircraft"
+    )
+    parser.add_argument(
+        "--events", type=_count, metavar="N", help=f"default: {DEFAULT_EVENTS:,}, or as many as there are"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON instead of a table")
     parser.add_argument(
@@ -67,13 +70,19 @@ def parse(argv: Sequence[str]) -> Any:
     parser.add_argument(
         "--verbose", action="store_true", help="show the processes' logs too if one is started"
     )
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    total = STREAMS[options.stream].total
+    if options.events is None:
+        options.events = min(DEFAULT_EVENTS, total)
+    if options.events > total:
+        parser.error(f"argument --events: {options.events} is not a number of events from 1 to {total}")
+    return options
 
 
 def _count(text: str) -> int:
     count = int(text) if text.isascii() and text.isdigit() else 0
-    if not 1 <= count <= TOTAL_FLIGHTS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of events from 1 to {TOTAL_FLIGHTS}")
+    if count < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of events from 1 on")
     return count
 
 

@@ -1,6 +1,6 @@
 """What the demo checks: every event exactly once, and each key's events in order."""
 
-from launch.demo.flights import Flight
+from launch.demo.events import Event
 
 
 class Audit:
@@ -15,7 +15,7 @@ class Audit:
         self.duplicated = 0
         self.failures: list[str] = []
 
-    def note_produced(self, flight: Flight) -> None:
+    def note_produced(self, event: Event) -> None:
         """Note that an event is durable."""
         self.produced += 1
 

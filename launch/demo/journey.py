@@ -9,15 +9,13 @@ from typing import Any
 
 from launch.data_directory import RunningServices
 from launch.demo.audit import Audit
-from launch.demo.flights import Flight, read_flights
+from launch.demo.events import Event
 from launch.demo.observer import Observer
 from launch.demo.plan import FAST_SHARE, MERGES_WANTED, SPLITS_WANTED, Plan
 from launch.process import LaunchError
 from scalable.client import Admin, Endpoint, MessageId, Producer, StreamConsumer
 from scalable.domain.errors import TopicNotFound
-from scalable.domain.names import TopicName
 
-TOPIC = TopicName("public", "default", "flights")
 SUBSCRIPTION = "demo"
 PACE_SECONDS = 0.02
 LONGEST_CATCH_UP_SECONDS = 0.2
@@ -37,8 +35,9 @@ class Journey:
         self.phase = "preparing"
         self.sent = 0
         self._services = services
+        self._topic = plan.stream.topic
         self._admin = Admin(services.url, services.admin_token)
-        self.observer = Observer(self._admin, Endpoint(services.url, services.admin_token), TOPIC)
+        self.observer = Observer(self._admin, Endpoint(services.url, services.admin_token), self._topic)
         self._heat_is_over = False
         self._begun = time.monotonic()
         self._progress = time.monotonic()
@@ -50,13 +49,13 @@ class Journey:
 
     async def run(self) -> None:
         """Go through all phases; raises LaunchError when something that must happen does not."""
-        flights = asyncio.create_task(asyncio.to_thread(read_flights, self.plan.events))
+        events = asyncio.create_task(asyncio.to_thread(self.plan.stream.read, self.plan.events))
         await asyncio.to_thread(self._make_topic)
         helpers = [asyncio.create_task(self.observer.run())]
         try:
             helpers.append(asyncio.create_task(self._consume("reader-1")))
             helpers.append(asyncio.create_task(self._join_later()))
-            await first_failure(self._travel(await flights), helpers)
+            await first_failure(self._travel(await events), helpers)
         finally:
             for task in helpers:
                 task.cancel()
@@ -65,24 +64,26 @@ class Journey:
 
     def _make_topic(self) -> None:
         with suppress(TopicNotFound):
-            self._admin.delete_topic(TOPIC, force=True)
-        self._admin.create_topic(TOPIC, properties={"demo": "flights"})
-        self._admin.set_policy(TOPIC, self.plan.policy)
-        self._admin.set_lifetimes(TOPIC, retention_seconds=MAP_SECONDS)
-        self._admin.create_subscription(TOPIC, SUBSCRIPTION)
+            self._admin.delete_topic(self._topic, force=True)
+        self._admin.create_topic(self._topic, properties={"demo": self._topic.name})
+        self._admin.set_policy(self._topic, self.plan.policy)
+        self._admin.set_lifetimes(self._topic, retention_seconds=MAP_SECONDS)
+        self._admin.create_subscription(self._topic, SUBSCRIPTION)
 
-    async def _travel(self, flights: Iterator[Flight]) -> None:
-        async with Producer(self._services.url, TOPIC, self._services.admin_token, name="demo") as producer:
-            await self._trickle(producer, flights)
-            await self._heat(producer, flights)
-            await self._cool(producer, flights)
+    async def _travel(self, events: Iterator[Event]) -> None:
+        async with Producer(
+            self._services.url, self._topic, self._services.admin_token, name="demo"
+        ) as producer:
+            await self._trickle(producer, events)
+            await self._heat(producer, events)
+            await self._cool(producer, events)
             self.phase = "flushing"
         self.phase = "reading the rest"
         await self._until_all_consumed()
         await self._wait_for_scaling()
         self.phase = "done"
 
-    async def _trickle(self, producer: Producer, flights: Iterator[Flight]) -> None:
+    async def _trickle(self, producer: Producer, events: Iterator[Event]) -> None:
         """Heat is of no use before somebody measures it; a trickle keeps the measuring going."""
         self.phase = "waiting for Spark's first load report"
         measured = asyncio.create_task(
@@ -93,32 +94,32 @@ class Journey:
             )
         )
         most = self.plan.events // 4
-        await self._pace(producer, flights, most, self.plan.trickle_rate, enough=measured.done)
+        await self._pace(producer, events, most, self.plan.trickle_rate, enough=measured.done)
         await measured
 
-    async def _heat(self, producer: Producer, flights: Iterator[Flight]) -> None:
+    async def _heat(self, producer: Producer, events: Iterator[Event]) -> None:
         """Send fast; in the second half only as fast as is needed while splits are late."""
         self.phase = "hot"
         last = self.plan.events - self.plan.cold_events
         fast = int((last - self.sent) * FAST_SHARE)
-        await self._pace(producer, flights, fast, self.plan.hot_rate)
+        await self._pace(producer, events, fast, self.plan.hot_rate)
         if self.plan.wants_scaling:
             rate = self.plan.lasting_rate
-            await self._pace(producer, flights, last - self.sent, rate, enough=self._has_split_enough)
-        await self._pace(producer, flights, last - self.sent, self.plan.hot_rate)
+            await self._pace(producer, events, last - self.sent, rate, enough=self._has_split_enough)
+        await self._pace(producer, events, last - self.sent, self.plan.hot_rate)
         self._heat_is_over = True
 
     def _has_split_enough(self) -> bool:
         return self.observer.sight.splits >= SPLITS_WANTED
 
-    async def _cool(self, producer: Producer, flights: Iterator[Flight]) -> None:
+    async def _cool(self, producer: Producer, events: Iterator[Event]) -> None:
         self.phase = "cold"
-        await self._pace(producer, flights, self.plan.events - self.sent, self.plan.cold_rate)
+        await self._pace(producer, events, self.plan.events - self.sent, self.plan.cold_rate)
 
     async def _pace(
         self,
         producer: Producer,
-        flights: Iterator[Flight],
+        events: Iterator[Event],
         count: int,
         rate: float,
         *,
@@ -128,24 +129,24 @@ class Journey:
         last, due, then = self.sent + count, float(self.sent + 1), time.monotonic()
         while self.sent < last and not enough():
             while self.sent < min(last, int(due)):
-                await self._send(producer, next(flights))
+                await self._send(producer, next(events))
             await asyncio.sleep(PACE_SECONDS)
             now = time.monotonic()
             # What a busy moment held up is not caught up with: a burst would starve the readers beside it.
             due, then = due + rate * min(now - then, LONGEST_CATCH_UP_SECONDS), now
 
-    async def _send(self, producer: Producer, flight: Flight) -> None:
-        delivered = await producer.submit(flight.key, flight.value)
+    async def _send(self, producer: Producer, event: Event) -> None:
+        delivered = await producer.submit(event.key, event.value)
         self.sent += 1
-        delivered.add_done_callback(lambda done: self._note_durable(flight, done))
+        delivered.add_done_callback(lambda done: self._note_durable(event, done))
 
-    def _note_durable(self, flight: Flight, done: "asyncio.Future[MessageId]") -> None:
+    def _note_durable(self, event: Event, done: "asyncio.Future[MessageId]") -> None:
         if done.cancelled() or done.exception() is not None:
             self.audit.failures.append(
-                f"event {flight.number}: {done if done.cancelled() else done.exception()}"
+                f"event {event.number}: {done if done.cancelled() else done.exception()}"
             )
         else:
-            self.audit.note_produced(flight)
+            self.audit.note_produced(event)
 
     # Reading
 
@@ -160,7 +161,7 @@ class Journey:
 
     async def _consume(self, name: str) -> None:
         async with StreamConsumer(
-            self._services.url, TOPIC, SUBSCRIPTION, self._services.admin_token, name=name
+            self._services.url, self._topic, SUBSCRIPTION, self._services.admin_token, name=name
         ) as consumer:
             async for message in consumer:
                 self.audit.note_consumed(message.key, int(json.loads(message.value)["number"]))

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from launch.demo.streams import FLIGHTS, Stream
+
 SMALL_RUN_EVENTS = 5_000
 """Below this a run is too short for the autoscaler; splits and merges are not asked for."""
 MAX_RATE = 3_000.0
@@ -22,6 +24,7 @@ class Plan:
     hot_rate: float
     cold_rate: float
     cold_events: int
+    stream: Stream = FLIGHTS
 
     @property
     def wants_scaling(self) -> bool:
@@ -35,21 +38,21 @@ class Plan:
 
     @property
     def lasting_rate(self) -> float:
-        """Return a rate that keeps three segments hot and lasts twice as long as the full one."""
-        return self.hot_rate * 0.45
+        """Return a rate that keeps hot what is to be split, and lasts longer than the full one."""
+        return self.hot_rate * self.stream.lasting_share
 
     @property
     def policy(self) -> dict[str, Any]:
         """Return the topic's auto-scale override, with its own tick and windows.
 
-        One segment carries a sixth of the hot rate, so that four to eight are needed; the tail leaves each
-        segment well below the merge thresholds, down to two segments.
+        One segment carries the stream's share of the hot rate; the tail leaves each segment well below the
+        merge thresholds, down to the fewest segments.
         """
-        split_rate = max(2.0, round(self.hot_rate / 6, 1))
+        split_rate = max(2.0, round(self.hot_rate * self.stream.segment_share, 1))
         merge_rate = round(split_rate / 2, 1)
         return {
             "enabled": True,
-            "minSegments": 2,
+            "minSegments": self.stream.min_segments,
             "maxSegments": 8,
             "splitCooldownSeconds": 3,
             "mergeCooldownSeconds": 3,
@@ -64,7 +67,7 @@ class Plan:
         }
 
 
-def plan_for(events: int) -> Plan:
+def plan_for(events: int, stream: Stream = FLIGHTS) -> Plan:
     """Spread the events over half a minute, more than a minute for the usual number."""
     if events < SMALL_RUN_EVENTS:
         hot_seconds, cold_seconds = max(1.0, events / 500), 2.0
@@ -73,4 +76,4 @@ def plan_for(events: int) -> Plan:
     # The tail runs at a fifteenth of the hot rate: 0.8 of a merge threshold over all segments together.
     hot_rate = min(MAX_RATE, events / (hot_seconds + cold_seconds / 15))
     cold_rate = hot_rate / 15
-    return Plan(events, hot_rate, cold_rate, min(events // 2, int(cold_rate * cold_seconds)))
+    return Plan(events, hot_rate, cold_rate, min(events // 2, int(cold_rate * cold_seconds)), stream)

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from launch.demo.journey import Journey
 from launch.demo.plan import MERGES_WANTED, SPLITS_WANTED
+from launch.demo.streams import Stream
 
 
 def result_of(journey: Journey) -> dict[str, Any]:
@@ -52,10 +53,10 @@ def print_json(result: dict[str, Any]) -> None:
     print(json.dumps(result), flush=True)
 
 
-def print_table(console: Console, result: dict[str, Any], *, url: str) -> None:
+def print_table(console: Console, stream: Stream, result: dict[str, Any], *, url: str) -> None:
     """Print the summary for people."""
-    table = Table(title="Flights from New York, 2013", show_header=False, title_justify="left")
+    table = Table(title=stream.title, show_header=False, title_justify="left")
     for name, value in result.items():
         table.add_row(name.replace("_", " "), f"{value:,}")
     console.print(table)
-    console.print(f"See {url}/topics/public/default/flights", soft_wrap=True, highlight=False)
+    console.print(f"See {url}/topics/{stream.topic.path}", soft_wrap=True, highlight=False)

@@ -6,11 +6,17 @@ import json
 
 import pytest
 
+from launch.demo import DEFAULT_EVENTS, parse
 from launch.demo.audit import Audit
 from launch.demo.display import counted
-from launch.demo.flights import TOTAL_FLIGHTS, Flight, read_flights
+from launch.demo.events import Event
+from launch.demo.flights import TOTAL_FLIGHTS, read_flights
 from launch.demo.observer import Sight
-from launch.demo.plan import SMALL_RUN_EVENTS, plan_for
+from launch.demo.plan import SMALL_RUN_EVENTS, SPLITS_WANTED, plan_for
+from launch.demo.streams import STREAMS, Stream
+from launch.demo.weather import TOTAL_OBSERVATIONS, read_weather
+from scalable.domain.keyspace import key_hash, segment_hash
+from scalable.domain.layout import Layout
 from scalable.domain.policy import parse_override, resolve, violations
 
 
@@ -43,15 +49,45 @@ def test_all_flights_are_there() -> None:
         next(read_flights(0))
 
 
+def test_all_weather_comes_by_hour_with_the_airport_as_key() -> None:
+    rows = [(event.key, json.loads(event.value)) for event in read_weather(TOTAL_OBSERVATIONS)]
+    assert [row["number"] for _, row in rows] == list(range(TOTAL_OBSERVATIONS))
+    order = [(row["time_hour"], row["origin"]) for _, row in rows]
+    assert order == sorted(order)
+    assert {key for key, _ in rows} == {"EWR", "JFK", "LGA"}
+    assert all(key == row["origin"] for key, row in rows)
+    assert any(row["wind_gust"] is None for _, row in rows)
+    assert any(isinstance(row["temp"], float) for _, row in rows)
+
+
+def test_three_splits_by_load_are_needed_to_part_the_airports() -> None:
+    """What the demo asks of the stream of weather, which has only three keys."""
+    layout, splits = Layout.initial(1, 0), 0
+    hashes = [segment_hash(key_hash(airport)) for airport in ("EWR", "JFK", "LGA")]
+    while hot := [each for each in layout.active if sum(each.hash_range.contains(at) for at in hashes) > 1]:
+        layout, splits = layout.apply(layout.plan_split(hot[0].segment_id), 0), splits + 1
+    assert splits >= SPLITS_WANTED
+
+
+@pytest.mark.parametrize(("name", "events"), [("flights", TOTAL_FLIGHTS + 1), ("weather", 26_116)])
+def test_no_stream_has_more_events_than_its_table(name: str, events: int) -> None:
+    for wrong in (events, 0):
+        with pytest.raises(SystemExit):
+            parse(["--stream", name, "--events", str(wrong)])
+    assert parse(["--stream", name, "--events", str(events - 1)]).events == events - 1
+    assert parse(["--stream", name]).events == min(DEFAULT_EVENTS, STREAMS[name].total)
+
+
+@pytest.mark.parametrize("stream", STREAMS.values(), ids=list(STREAMS))
 @pytest.mark.parametrize("events", [1, 100, SMALL_RUN_EVENTS, 20_000, 60_000, 100_000, TOTAL_FLIGHTS])
-def test_the_policy_is_valid_and_the_stream_hot_then_cold_under_it(events: int) -> None:
-    plan = plan_for(events)
+def test_the_policy_is_valid_and_the_stream_hot_then_cold_under_it(events: int, stream: Stream) -> None:
+    plan = plan_for(events, stream)
     policy = resolve(topic=parse_override(plan.policy)).policy
     assert not violations(policy)
     assert 0 <= plan.cold_events < events
     if plan.wants_scaling:
         assert plan.trickle_rate < policy.split_msg_rate_in_threshold
-        assert plan.lasting_rate / 2 > policy.split_msg_rate_in_threshold, "two and three segments stay hot"
+        assert plan.lasting_rate / 2 > policy.split_msg_rate_in_threshold, "two segments stay hot"
         assert plan.cold_rate / policy.min_segments < policy.merge_msg_rate_in_threshold / 2
 
 
@@ -70,7 +106,7 @@ def test_the_books_notice_what_is_lost_doubled_or_out_of_order() -> None:
     assert audited(0, 2, 1).out_of_order == 1
     assert audited(0, 2, 1, key=None).out_of_order == 0
     audit = audited()
-    audit.note_produced(Flight(0, None, b""))
+    audit.note_produced(Event(0, None, b""))
     assert audit.produced == 1
 
 
