@@ -1,6 +1,11 @@
-"""Tasks: each calls one service."""
+"""Tasks: each calls one service; those of topics hold still while scalable topics are switched off."""
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec
 
 from celery import shared_task
+from django.conf import settings
 
 from scalable import trace
 from scalable.services import (
@@ -16,8 +21,22 @@ from scalable.services import (
 from tasks import spark_jobs
 from tasks.runner import runner_name
 
+P = ParamSpec("P")
+
+
+def of_topics(task: Callable[P, None]) -> Callable[P, None]:
+    """Do nothing while scalable topics are switched off: what they hold stays as it is."""
+
+    @functools.wraps(task)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        if settings.SCALABLE_TOPICS_ENABLED:
+            task(*args, **kwargs)
+
+    return run
+
 
 @shared_task
+@of_topics
 def drive(operation_id: str) -> None:
     """Drive an operation to its end."""
     with trace.about(operation_id=operation_id):
@@ -25,30 +44,35 @@ def drive(operation_id: str) -> None:
 
 
 @shared_task
+@of_topics
 def sweep_operations() -> None:
     """Queue operations again that wait for a runner."""
     sweeping.sweep_operations()
 
 
 @shared_task
+@of_topics
 def sweep_stores() -> None:
     """Remove orphaned segment stores and make missing ones."""
     sweeping.sweep_stores()
 
 
 @shared_task
+@of_topics
 def sweep_retention() -> None:
     """Prune and trim the topics whose time has come."""
     pruning.sweep_due_topics()
 
 
 @shared_task
+@of_topics
 def finish_namespace_deletions() -> None:
     """Go on with deletions of namespaces that a process began and did not end."""
     namespaces.finish_deletions()
 
 
 @shared_task
+@of_topics
 def trim_topic_changes() -> None:
     """Forget changes of namespaces that every watcher has seen."""
     namespace_watching.trim_changes()
@@ -67,12 +91,14 @@ def forget_old_keys() -> None:
 
 
 @shared_task
+@of_topics
 def autoscale_tick() -> None:
     """Evaluate the topics whose time has come."""
     autoscaling.evaluate_due_topics()
 
 
 @shared_task
+@of_topics
 def evaluate(incarnation: int) -> None:
     """Evaluate a topic whose consumers changed."""
     autoscaling.evaluate_if_due(incarnation=incarnation)

@@ -76,6 +76,10 @@ class Node:
         self._work("notices", bus.run)
         self._work("doorkeeper", partial(doorkeeper.run, self.call))
         self._work("heartbeat", self._beat, every_seconds=settings.SCALABLE_NODE_HEARTBEAT_SECONDS)
+        if settings.SCALABLE_TOPICS_ENABLED:
+            self._work_for_topics()
+
+    def _work_for_topics(self) -> None:
         self._work("sessions", self._sweep_sessions, every_seconds=SESSIONS_SECONDS)
         self._work("settling", self._settle_some, every_seconds=settings.SCALABLE_WATCH_RESYNC_SECONDS)
         self._feed = SampleFeed(node_id=str(self.id))
