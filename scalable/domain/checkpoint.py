@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -167,20 +167,39 @@ def resume(
             raise _invalid(segment_id, "there never was a segment of this id")
     implied = _implied(checkpoint, extents, pruned)
     positions: dict[int, int] = {}
-    skipped = [
-        Skipped(segment_id, _successors(segment_id, extents, pruned))
-        for segment_id, extent in sorted(pruned.items())
-        if checkpoint.positions.get(segment_id, extent.end_offset) < extent.end_offset
-    ]
+    skipped, covered = _skipped_whole(checkpoint, extents, pruned, implied)
+    covered -= checkpoint.positions.keys()
     for segment_id, extent in sorted(extents.items()):
         position = checkpoint.positions.get(segment_id, extent.end_offset if segment_id in implied else 0)
         if position > extent.end_offset:
             raise _invalid(position, f"segment {segment_id} ends at {extent.end_offset}")
-        if position < extent.start_offset and segment_id in checkpoint.positions:
+        if position < extent.start_offset and segment_id not in covered:
             skipped.append(Skipped(segment_id, (segment_id,)))
         positions[segment_id] = max(position, extent.start_offset)
     ended = {key for key, one in extents.items() if one.terminated and positions[key] >= one.end_offset}
     return Resumption(positions, frozenset(ended), tuple(skipped))
+
+
+def _skipped_whole(
+    checkpoint: Checkpoint,
+    extents: Mapping[int, SegmentExtent],
+    pruned: Mapping[int, PrunedExtent],
+    implied: Collection[int],
+) -> tuple[list[Skipped], set[int]]:
+    """Name the pruned segments that were not read to their end, and the segments that came after these.
+
+    A note stands for what came after its segment, too: that has one of its own only if it has an entry.
+    """
+    found: list[Skipped] = []
+    covered: set[int] = set()
+    for segment_id, extent in sorted(pruned.items()):  # a parent's id is lower than its children's
+        unread = extent.end_offset if segment_id in implied or segment_id in covered else 0
+        if checkpoint.positions.get(segment_id, unread) < extent.end_offset:
+            found.append(Skipped(segment_id, _successors(segment_id, extents, pruned)))
+            covered.add(segment_id)
+        if segment_id in covered:
+            covered.update(extent.child_ids)
+    return found, covered
 
 
 def merge(checkpoints: Iterable[Checkpoint]) -> Checkpoint:

@@ -88,7 +88,9 @@ def commit(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
         with moving_cursors(_moves(locked, moves)):
             pass
         held = Checkpoint(locked.incarnation, floors | moves, locked.restored_generation)
-        return Held(held, resumption.skipped, locked.generation)
+        # Segments without an entry are another member's here, and not unread.
+        skipped = tuple(one for one in resumption.skipped if one.segment_id in checkpoint.positions)
+        return Held(held, skipped, locked.generation)
 
 
 def restore(*, subscription_id: int, checkpoint: Checkpoint) -> Held:

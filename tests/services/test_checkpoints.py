@@ -172,6 +172,18 @@ def test_a_group_is_made_at_a_checkpoint_whose_segments_are_pruned() -> None:
     assert group.owners() == {1: "b", 2: "b"}
 
 
+def test_a_restore_notes_what_is_pruned_and_unread_and_a_commit_what_it_names() -> None:
+    """A member's checkpoint names its own segments: of the others a commit says nothing."""
+    group = split_group()
+    group.end("a", 0, 3)
+    group.commit(s1=0, s2=0)
+    assert pruning.prune_topic(incarnation=group.topic.incarnation) == (0,)
+    assert group.commit().skipped == ()
+    assert group.commit(s0=2).skipped == (Skipped(0, (1, 2)),)
+    assert group.restore(s1=0).skipped == ()
+    assert group.restore().skipped == (Skipped(0, (1, 2)),)
+
+
 def test_a_join_that_is_refused_leaves_no_group_behind() -> None:
     topic = make_topic("refused", segments=1)
     leader = leader_of(topic)
