@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 from django.conf import settings
 
+from scalable.api.crowds import SharedReads
 from scalable.api.hub import activity_key, hub, topic_key
 from scalable.api.node import node
 from scalable.domain.names import TopicName
@@ -128,14 +129,14 @@ class Feeds:
 
     def __init__(self) -> None:
         self._feeds: dict[tuple[int, bool], Feed] = {}
-        self._names = _NameLookups()
+        self._names: SharedReads[TopicName, int] = SharedReads()
 
     def __len__(self) -> int:
         return len(self._feeds)
 
     async def join(self, watcher: Watcher, *, name: TopicName, detail: bool, session_id: str) -> Feed:
         """Let a watcher follow the topic of this name; raises TopicNotFound."""
-        incarnation = await self._names.find(name)
+        incarnation = await self._names.read(name, lambda: node.call(watching.find_incarnation, name=name))
         feed = self._feeds.setdefault((incarnation, detail), Feed(incarnation, detail=detail))
         feed.join(watcher, session_id=session_id)
         return feed
@@ -146,34 +147,6 @@ class Feeds:
         key = (feed.incarnation, feed.detail)
         if not feed and self._feeds.get(key) is feed:
             del self._feeds[key]
-
-
-class _NameLookups:
-    """Finds topics by name for crowds of newcomers: at most one look-up of a name runs, and one waits.
-
-    Whoever comes while one runs shares the next: the running one may see the rows of before they came.
-    """
-
-    def __init__(self) -> None:
-        self._running: dict[TopicName, asyncio.Task[int]] = {}
-        self._waiting: dict[TopicName, asyncio.Task[int]] = {}
-
-    async def find(self, name: TopicName) -> int:
-        waiting = self._waiting.get(name)
-        if waiting is None:
-            waiting = asyncio.create_task(self._look_up(name, self._running.get(name)))
-            self._waiting[name] = waiting
-        return await asyncio.shield(waiting)
-
-    async def _look_up(self, name: TopicName, before: asyncio.Task[int] | None) -> int:
-        if before is not None:
-            await asyncio.wait([before])
-        this = self._running[name] = self._waiting.pop(name)
-        try:
-            return await node.call(watching.find_incarnation, name=name)
-        finally:
-            if self._running.get(name) is this:
-                del self._running[name]
 
 
 feeds = Feeds()

@@ -8,12 +8,13 @@ term, what a leader does that no longer is one.
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
+from scalable.api.crowds import Gathered
 from scalable.api.executor import Call
 from scalable.domain.errors import (
     NoLeader,
@@ -78,6 +79,7 @@ class LeaderMemory:
         self._call = call
         self._clock = clock
         self._led: dict[int, Led] = {}
+        self._removals = Gathered(self._remove_all)
 
     @property
     def led(self) -> int:
@@ -177,8 +179,9 @@ class LeaderMemory:
             await self._adopt(name, node_id)
         grace_seconds = await self._graces()
         for led in list(self._led.values()):
-            for key in list(led.sessions):
-                await self._expire(led, key, grace_seconds.get(led.leader.incarnation))
+            seconds = grace_seconds.get(led.leader.incarnation)
+            over = [key for key, session in led.sessions.items() if self._is_over(session, seconds)]
+            await asyncio.gather(*(self._expire(led, key, seconds) for key in over))
             if not led.sessions and self._clock() - led.asked_for_at > IDLE_SECONDS:
                 self._led.pop(led.leader.incarnation, None)
 
@@ -246,13 +249,18 @@ class LeaderMemory:
     async def _remove(self, led: Led, key: SessionKey) -> None:
         subscription_id, consumer = key
         with suppress(SubscriptionNotFound):
-            await self._call(
-                controller.remove_consumer,
-                leader=led.leader,
-                subscription_id=subscription_id,
-                consumer=consumer,
-            )
+            await self._removals.write((led.leader, subscription_id), consumer)
         led.sessions.pop(key, None)
+
+    async def _remove_all(self, key: tuple[Leader, int], consumers: Sequence[str]) -> Sequence[None]:
+        leader, subscription_id = key
+        await self._call(
+            controller.remove_consumers,
+            leader=leader,
+            subscription_id=subscription_id,
+            consumers=consumers,
+        )
+        return [None] * len(consumers)
 
     def _forget(self, incarnation: int, error: ScalableError) -> None:
         """This node no longer leads the topic: its sessions are somebody else's."""

@@ -11,6 +11,7 @@ from typing import ParamSpec, TypeVar
 from django.conf import settings
 
 from scalable.api import bus
+from scalable.api.crowds import Crowds
 from scalable.api.doorkeeper import doorkeeper
 from scalable.api.executor import ServiceExecutor
 from scalable.api.leader import LeaderMemory
@@ -33,6 +34,7 @@ class Node:
     def __init__(self) -> None:
         self.id = uuid.uuid4()
         self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
+        self.crowds = Crowds(self.call)
         self._executor: ServiceExecutor | None = None
         self._feed: SampleFeed | None = None
         self._settled_up_to = 0
@@ -70,6 +72,7 @@ class Node:
         """Write the node's row and begin its work; raises what the database raises."""
         self.id = uuid.uuid4()
         self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
+        self.crowds = Crowds(self.call)
         self._executor = ServiceExecutor(threads=settings.SCALABLE_EXECUTOR_THREADS)
         await self.call(controller.begin_node, node_id=self.id, url=self.url)
         self._beaten_at, self._trouble = time.monotonic(), None

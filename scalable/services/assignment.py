@@ -1,23 +1,26 @@
 """What each consumer of a subscription owns, and how it gives up what goes to another (PIP-468)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from django.db import transaction
 
-from scalable.domain.cursors import bucket_ranges
-from scalable.domain.errors import SegmentNotOwned, TermSuperseded
+from scalable.domain.cursors import bucket_ranges, cursor_name
+from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned, TermSuperseded
 from scalable.domain.keyspace import FULL_RANGE, HashRange
+from scalable.domain.layout import Layout
 from scalable.domain.names import SegmentName
 from scalable.domain.ownership import Ownership
-from scalable.domain.segment import Segment, SegmentState
+from scalable.domain.segment import SegmentState
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.registry import segment_port
-from scalable.services.controller import Leader, require
-from scalable.services.settling import cursor_of, write_changes
-from scalable.store import checkpoints
+from scalable.services.controller import Leader
+from scalable.services.settling import write_changes
+from scalable.store import assigned, checkpoints
 from scalable.store import subscriptions as store
-from scalable.store.subscriptions import AssignmentVersion, SubscriptionView
+from scalable.store.assigned import Assigned, AssignedUnit
+from scalable.store.subscriptions import AssignmentVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,90 @@ class AssignmentView:
     registered: bool
     restored: int = 0
 
+    @property
+    def told(self) -> tuple[object, ...]:
+        """Give what a consumer hears of when it differs; a position only says where a new owner begins."""
+        owned = tuple(
+            (one.name.segment_id, one.bucket, one.generation, one.state.value) for one in self.segments
+        )
+        return owned, self.releasing, self.shared, self.restored
+
+
+@dataclass(frozen=True)
+class Assignments:
+    """What all consumers of a subscription own, as of one moment."""
+
+    leader: Leader
+    assigned: Assigned
+    positions: Mapping[tuple[int, str], int]
+    consumers: frozenset[str]
+
+    def of(self, consumer: str) -> AssignmentView:
+        """Give all that one consumer owns."""
+        units = self._by_owner.get(consumer, [])
+        return AssignmentView(
+            generation=self.assigned.generation,
+            epoch=self.assigned.epoch,
+            segments=tuple(map(self._owned_segment, units)),
+            releasing=tuple(unit.key for unit in units if unit.in_hand_over),
+            shared=self._shared(units),
+            registered=consumer in self.consumers,
+            restored=self.assigned.restored_generation,
+        )
+
+    @cached_property
+    def _by_owner(self) -> Mapping[str, list[AssignedUnit]]:
+        found: dict[str, list[AssignedUnit]] = {}
+        for unit in self.assigned.units:
+            found.setdefault(unit.owner, []).append(unit)
+        return found
+
+    @cached_property
+    def _owners(self) -> Mapping[int, set[str]]:
+        found: dict[int, set[str]] = {}
+        for unit in self.assigned.units:
+            found.setdefault(unit.key.segment_id, set()).add(unit.owner)
+        return found
+
+    def _shared(self, units: Sequence[AssignedUnit]) -> dict[int, tuple[HashRange, ...]]:
+        if not self.assigned.key_shared:
+            return {}
+        shared = {unit.key.segment_id: unit for unit in units if len(self._owners[unit.key.segment_id]) > 1}
+        return {segment_id: bucket_ranges(unit.splits) for segment_id, unit in shared.items()}
+
+    def _owned_segment(self, unit: AssignedUnit) -> OwnedSegment:
+        key_shared, name = self.assigned.key_shared, self.assigned.name
+        bucket_range = bucket_ranges(unit.splits)[unit.key.bucket] if key_shared else FULL_RANGE
+        cursor = cursor_name(name, bucket_range) if key_shared else name
+        return OwnedSegment(
+            name=SegmentName(self.leader.topic, unit.hash_range, unit.key.segment_id),
+            state=unit.state,
+            generation=unit.generation,
+            position=self.positions.get((unit.key.segment_id, cursor), 0),
+            bucket=unit.key.bucket,
+            bucket_range=bucket_range,
+        )
+
+
+# Giving up.
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A consumer's word that it is done with a segment, or entry bucket, that it owns under a generation.
+
+    A member of a CHECKPOINT group names the `position` at which the next owner goes on.
+    """
+
+    consumer: str
+    segment_id: int
+    generation: int
+    bucket: int = 0
+    position: int | None = None
+
+
+Refusal = SegmentNotOwned | GenerationSuperseded
+
 
 def release_segment(
     *,
@@ -64,91 +151,84 @@ def release_segment(
 ) -> None:
     """Pass a segment or entry bucket on when its owner has acknowledged what it was given.
 
-    A member of a CHECKPOINT group names the `position` at which the next owner goes on.
-
     Raises SegmentNotOwned, GenerationSuperseded, SubscriptionNotFound.
     """
-    key = BucketKey(segment_id, bucket)
+    release = Release(consumer, segment_id, generation, bucket, position)
+    (refusal,) = release_segments(subscription_id=subscription_id, releases=[release])
+    if refusal is not None:
+        raise refusal
+
+
+def release_segments(*, subscription_id: int, releases: Sequence[Release]) -> list[Refusal | None]:
+    """Pass on what these releases name, and give for each why it was refused; raises SubscriptionNotFound."""
     with transaction.atomic():
         subscription = store.lock(subscription_id)
         known = store.ownerships(subscription_id)
         layout = store.read_layout(subscription.incarnation)
-        owned = known.owned.get(key)
-        if owned is None or segment_id not in layout.segments:
-            raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
-        after = owned.released(segment_id=segment_id, consumer=consumer, generation=generation)
-        if position is not None and subscription.type is SubscriptionType.CHECKPOINT:
-            checkpoints.write_position(subscription_id, segment_id, position)
-        write_changes(subscription, layout, known, {key: after}, known.drained)
+        after = dict(known.owned)
+        refusals = [_release(after, layout, release) for release in releases]
+        for release, refusal in zip(releases, refusals, strict=True):
+            stopped = release.position if refusal is None else None
+            if stopped is not None and subscription.type is SubscriptionType.CHECKPOINT:
+                checkpoints.write_position(subscription_id, release.segment_id, stopped)
+        write_changes(subscription, layout, known, after, known.drained)
+        return refusals
+
+
+def _release(after: dict[BucketKey, Ownership], layout: Layout, release: Release) -> Refusal | None:
+    key = BucketKey(release.segment_id, release.bucket)
+    owned = after.get(key)
+    if owned is None or key.segment_id not in layout.segments:
+        return SegmentNotOwned(consumer=release.consumer, segment_id=key.segment_id)
+    try:
+        after[key] = owned.released(
+            segment_id=key.segment_id, consumer=release.consumer, generation=release.generation
+        )
+    except (SegmentNotOwned, GenerationSuperseded) as refusal:
+        return refusal
+    return None
+
+
+# Being told.
 
 
 def assignment_version(*, leader: Leader, subscription_id: int) -> AssignmentVersion:
     """What the assignment's order is made of; raises TermSuperseded, SubscriptionNotFound."""
     version = store.assignment_version(subscription_id)
-    if (version.term, version.node_id) != (leader.term, leader.node_id):
-        raise TermSuperseded(topic=str(leader.topic), term=leader.term, current_term=version.term)
+    _require_term(leader, version)
     return version
 
 
+def assignments(*, leader: Leader, subscription_id: int) -> Assignments:
+    """What all consumers own, as of one moment; raises TermSuperseded, SubscriptionNotFound.
+
+    Nothing is locked, so that those who join need not wait for those who are told. What is overtaken
+    meanwhile is older by its order, and what overtook it follows. Positions are read a moment later: who goes
+    on elsewhere by then does so under a later generation, and is refused under this one.
+    """
+    found = assigned.read(subscription_id)
+    _require_term(leader, found)
+    positions = _positions(subscription_id, found) if found.units else {}
+    return Assignments(leader, found, positions, assigned.registered(subscription_id))
+
+
 def assignment(*, leader: Leader, subscription_id: int, consumer: str) -> AssignmentView:
-    """All that a consumer owns, as of one moment; raises TermSuperseded, SubscriptionNotFound."""
-    with transaction.atomic():
-        require(leader)
-        subscription = store.lock(subscription_id)
-        owned = store.owned_by(subscription_id, consumer)
-        epoch, segments = store.read_segments(subscription.incarnation, {key.segment_id for key in owned})
-        positions = _positions(subscription) if owned else {}
-        return AssignmentView(
-            generation=subscription.generation,
-            epoch=epoch,
-            segments=tuple(
-                _owned_segment(leader, subscription, segments[key.segment_id], key, owned[key], positions)
-                for key in sorted(owned)
-                if key.segment_id in segments
-            ),
-            releasing=tuple(sorted(key for key, one in owned.items() if one.in_hand_over)),
-            shared=_shared(subscription, consumer, segments),
-            registered=store.is_consumer(subscription_id, consumer),
-            restored=subscription.restored_generation,
-        )
+    """All that one consumer owns, as of one moment; raises TermSuperseded, SubscriptionNotFound."""
+    return assignments(leader=leader, subscription_id=subscription_id).of(consumer)
 
 
-def _shared(
-    subscription: SubscriptionView, consumer: str, segments: Mapping[int, Segment]
-) -> dict[int, tuple[HashRange, ...]]:
-    if not subscription.key_shared:
-        return {}
-    shared = store.with_other_owners(subscription.subscription_id, consumer, segments.keys())
-    return {segment_id: bucket_ranges(segments[segment_id].entry_bucket_splits) for segment_id in shared}
+def _require_term(leader: Leader, current: AssignmentVersion | Assigned) -> None:
+    if (current.term, current.node_id) != (leader.term, leader.node_id):
+        raise TermSuperseded(topic=str(leader.topic), term=leader.term, current_term=current.term)
 
 
-def _positions(subscription: SubscriptionView) -> dict[tuple[int, str], int]:
+def _positions(subscription_id: int, found: Assigned) -> dict[tuple[int, str], int]:
     """Give by segment and cursor where a new owner begins, in one look at the data plane.
 
     In a CHECKPOINT group that is where the last owner stopped, which is never below the cursor.
     """
-    found = segment_port().backlogs(incarnation=subscription.incarnation, subscription=subscription.name)
+    rows = segment_port().backlogs(incarnation=found.incarnation, subscription=found.name)
     stopped: Mapping[int, int] = {}
-    if subscription.type is SubscriptionType.CHECKPOINT:
-        stopped = checkpoints.positions(subscription.subscription_id)
-    return {(one.segment_id, one.cursor): max(one.position, stopped.get(one.segment_id, 0)) for one in found}
-
-
-def _owned_segment(
-    leader: Leader,
-    subscription: SubscriptionView,
-    segment: Segment,
-    key: BucketKey,
-    owned: Ownership,
-    positions: Mapping[tuple[int, str], int],
-) -> OwnedSegment:
-    ranges = bucket_ranges(segment.entry_bucket_splits) if subscription.key_shared else (FULL_RANGE,)
-    cursor = cursor_of(subscription, segment, key.bucket)
-    return OwnedSegment(
-        name=SegmentName(leader.topic, segment.hash_range, segment.segment_id),
-        state=segment.state,
-        generation=owned.generation,
-        position=positions.get((segment.segment_id, cursor), 0),
-        bucket=key.bucket,
-        bucket_range=ranges[key.bucket],
-    )
+    if found.type is SubscriptionType.CHECKPOINT:
+        stopped = checkpoints.positions(subscription_id)
+    return {(one.segment_id, one.cursor): max(one.position, stopped.get(one.segment_id, 0)) for one in rows}

@@ -153,10 +153,15 @@ def find_or_create(
 
 def register_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> None:
     """Register a consumer; again is fine and moves nothing. Raises TermSuperseded, SubscriptionNotFound."""
+    register_consumers(leader=leader, subscription_id=subscription_id, consumers=[consumer])
+
+
+def register_consumers(*, leader: Leader, subscription_id: int, consumers: Collection[str]) -> None:
+    """Register consumers and settle once for all of them; raises TermSuperseded, SubscriptionNotFound."""
     with transaction.atomic():
         require(leader)
         locked = store.lock(subscription_id)
-        if store.add_consumer(subscription_id, consumer):
+        if store.add_consumers(subscription_id, consumers):
             settle_locked(locked)
             _have_evaluated(locked.incarnation)
 
@@ -166,10 +171,15 @@ def remove_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> N
 
     Raises TermSuperseded, SubscriptionNotFound.
     """
+    remove_consumers(leader=leader, subscription_id=subscription_id, consumers=[consumer])
+
+
+def remove_consumers(*, leader: Leader, subscription_id: int, consumers: Collection[str]) -> None:
+    """End sessions of consumers and settle once for all; raises TermSuperseded, SubscriptionNotFound."""
     with transaction.atomic():
         require(leader)
         locked = store.lock(subscription_id)
-        if store.remove_consumer(subscription_id, consumer):
+        if store.remove_consumers(subscription_id, consumers):
             settle_locked(locked)
             _have_evaluated(locked.incarnation)
 

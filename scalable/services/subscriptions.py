@@ -17,6 +17,7 @@ from scalable.domain.errors import (
 )
 from scalable.domain.keyspace import HashRange
 from scalable.domain.names import TopicName, validate_part
+from scalable.domain.ownership import Ownership
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
@@ -32,6 +33,8 @@ from scalable.store.topics import TopicView
 logger = logging.getLogger(__name__)
 
 InitialPosition = Literal["earliest", "latest"]
+Owned = Mapping[BucketKey, Ownership]
+"""Owners by segment and entry bucket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,16 +184,21 @@ def reading_right(
     return ReadingRight(segment_id, generation, position, bucket_range, cursor.acknowledged)
 
 
-def lost_segments(
-    *, subscription: SubscriptionView, consumer: str, generations: Mapping[BucketKey, int]
-) -> dict[BucketKey, GenerationSuperseded | SegmentNotOwned]:
-    """Of the segments or buckets that a consumer reads, those no longer its own, each with the reason.
+def owned(*, subscription: SubscriptionView) -> Owned:
+    """Give the owners of a subscription's segments or buckets.
 
     Raises SubscriptionNotFound for one that was deleted; the end of its topic is told otherwise.
     """
-    owned = store.ownerships(subscription.subscription_id).owned
-    if not owned:
+    found = store.ownerships(subscription.subscription_id).owned
+    if not found:
         _require_existing(subscription)
+    return found
+
+
+def lost_segments(
+    owned: Owned, consumer: str, generations: Mapping[BucketKey, int]
+) -> dict[BucketKey, GenerationSuperseded | SegmentNotOwned]:
+    """Of the segments or buckets that a consumer reads, those no longer its own, each with the reason."""
     lost: dict[BucketKey, GenerationSuperseded | SegmentNotOwned] = {}
     for key, generation in generations.items():
         current, segment_id = owned.get(key), key.segment_id

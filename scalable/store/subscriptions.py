@@ -101,23 +101,6 @@ def read_layout(incarnation: int) -> Layout:
     return Layout(rows[0].topic_epoch, rows[0].topic_next_segment_id, segments)
 
 
-def read_segments(incarnation: int, segment_ids: Collection[int]) -> tuple[int, dict[int, SegmentValue]]:
-    """The epoch of a topic and these of its segments, without a lock; raises TopicNotFound.
-
-    Segments that are pruned are left out.
-    """
-    topic = Topic.objects.filter(pk=incarnation).values_list("epoch", flat=True).first()
-    rows = list(
-        Segment.objects.filter(topic_id=incarnation, segment_id__in=segment_ids).annotate(
-            topic_epoch=F("topic__epoch")
-        )
-    )
-    if topic is None:
-        raise TopicNotFound(topic=f"#{incarnation}")
-    epoch = rows[0].topic_epoch if rows else topic
-    return epoch, {row.segment_id: segment_value(row) for row in rows}
-
-
 def find_segment(incarnation: int, segment_id: int) -> SegmentInTopic | None:
     """A segment with the epoch of its topic, or None."""
     rows = Segment.objects.filter(topic_id=incarnation, segment_id=segment_id)
@@ -215,11 +198,6 @@ def consumers(subscription_id: int) -> list[str]:
     return list(rows.values_list("name", flat=True))
 
 
-def is_consumer(subscription_id: int, name: str) -> bool:
-    """Tell whether a consumer is registered."""
-    return ConsumerRegistration.objects.filter(subscription_id=subscription_id, name=name).exists()
-
-
 def consumer_views(subscription_id: int) -> list[ConsumerView]:
     """The registered consumers by name, with the time of their registration."""
     rows = ConsumerRegistration.objects.filter(subscription_id=subscription_id).order_by("name")
@@ -233,17 +211,21 @@ def registrations(incarnation: int) -> list[tuple[int, str]]:
     return list(rows.order_by("subscription_id", "name").values_list("subscription_id", "name"))
 
 
-def add_consumer(subscription_id: int, name: str) -> bool:
-    """Register a consumer and tell whether it is new; the caller holds the subscription's lock."""
-    _, created = ConsumerRegistration.objects.get_or_create(
-        subscription_id=subscription_id, name=name, defaults={"created_at": ClockTimestamp()}
+def add_consumers(subscription_id: int, names: Collection[str]) -> bool:
+    """Register consumers and tell whether any is new; the caller holds the subscription's lock."""
+    rows = ConsumerRegistration.objects.filter(subscription_id=subscription_id, name__in=names)
+    added = sorted(set(names) - set(rows.values_list("name", flat=True)))
+    ConsumerRegistration.objects.bulk_create(
+        ConsumerRegistration(subscription_id=subscription_id, name=name, created_at=ClockTimestamp())
+        for name in added
     )
-    return created
+    return bool(added)
 
 
-def remove_consumer(subscription_id: int, name: str) -> bool:
-    """Unregister a consumer and tell whether it was there; the caller holds the subscription's lock."""
-    deleted, _ = ConsumerRegistration.objects.filter(subscription_id=subscription_id, name=name).delete()
+def remove_consumers(subscription_id: int, names: Collection[str]) -> bool:
+    """Unregister consumers and tell whether any was there; the caller holds the subscription's lock."""
+    rows = ConsumerRegistration.objects.filter(subscription_id=subscription_id, name__in=names)
+    deleted, _ = rows.delete()
     return bool(deleted)
 
 
@@ -265,20 +247,6 @@ def ownership(subscription_id: int, key: BucketKey) -> Ownership | None:
         subscription_id=subscription_id, segment_id=key.segment_id, bucket=key.bucket
     ).first()
     return None if row is None else _ownership(row)
-
-
-def owned_by(subscription_id: int, consumer: str) -> dict[BucketKey, Ownership]:
-    """What one consumer owns."""
-    rows = Assignment.objects.filter(subscription_id=subscription_id, owner=consumer)
-    return {BucketKey(row.segment_id, row.bucket): _ownership(row) for row in rows}
-
-
-def with_other_owners(subscription_id: int, consumer: str, segment_ids: Collection[int]) -> list[int]:
-    """Those of these segments of which another consumer owns an entry bucket, by ascending id."""
-    rows = Assignment.objects.filter(
-        subscription_id=subscription_id, segment_id__in=segment_ids, owner__isnull=False
-    ).exclude(owner=consumer)
-    return list(rows.order_by("segment_id").values_list("segment_id", flat=True).distinct())
 
 
 def write_ownerships(

@@ -35,7 +35,7 @@ class Node:
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
         trouble = self.trouble
-        if trouble is not None and function == controller.remove_consumer:
+        if trouble is not None and function == controller.remove_consumers:
             self.trouble = None
             raise trouble
         return self.executor.call(function, *args, **kwargs)

@@ -75,6 +75,20 @@ async def test_who_comes_back_in_time_finds_its_segments_and_disturbs_nobody(
         await nothing_is_pushed(b, 1)
 
 
+async def test_a_change_is_told_to_those_whom_it_concerns(
+    processes: ProcessFactory, topic: TopicView
+) -> None:
+    node = processes.node(**LONG_GRACE)
+    async with member(node, "a") as a, member(node, "b") as b:
+        await share(a, b)
+        async with member(node, "c") as c:
+            (segment_id, _) = (await b.next_assignment()).releasing[0]
+            await b.peer.send(Released(segment_id=segment_id, generation=b.owned[segment_id]))
+            await c.until_owned(segment_id)
+            await b.until_owned(*(set(b.owned) - {segment_id}))
+            await nothing_is_pushed(a, 1)
+
+
 async def test_a_socket_that_stands_in_a_send_ends_with_its_connection_and_the_grace_begins(
     transactional_db: None, redis_url: str
 ) -> None:

@@ -1,17 +1,21 @@
 """What consumers own after seeks, where keys are shared, and as statistics show it."""
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from django.db import connections, transaction
 
 from scalable.domain.errors import GenerationSuperseded, KeySharingMismatch, SegmentNotOwned
 from scalable.domain.operations import OperationKind
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.models import Topic
 from scalable.segments.registry import segment_port
-from scalable.services import controller, settling, subscriptions
+from scalable.services import assignment, controller, settling, subscriptions
+from scalable.services.assignment import AssignmentView, Release
 from scalable.services.membership import membership
 from scalable.services.topics import TopicView
+from scalable.store import subscriptions as store
 from tests.services.group import Group
 from tests.topology import append, append_everywhere, drive, make_topic, request
 
@@ -23,6 +27,81 @@ FOUR_BUCKETS = [(0x0000, 0x3FFF), (0x4000, 0x7FFF), (0x8000, 0xBFFF), (0xC000, 0
 def split(topic: TopicView) -> None:
     """Split segment 0 into 1 and 2, or into the next two."""
     drive(request(OperationKind.SPLIT, topic))
+
+
+# Crowds.
+
+
+def test_those_who_register_together_are_settled_once() -> None:
+    group = Group(make_topic(segments=8))
+    before = group.subscription.generation
+    names = [f"c{number}" for number in range(8)]
+    controller.register_consumers(leader=group.leader, subscription_id=group.subscription_id, consumers=names)
+    assert sorted(group.owners().values()) == names
+    assert group.subscription.generation == before + 1
+    controller.register_consumers(leader=group.leader, subscription_id=group.subscription_id, consumers=names)
+    assert group.subscription.generation == before + 1
+
+
+def test_those_who_leave_together_are_settled_once() -> None:
+    group = Group(make_topic(segments=4))
+    group.join("a", "b")
+    controller.remove_consumers(
+        leader=group.leader, subscription_id=group.subscription_id, consumers=["a", "c"]
+    )
+    assert store.consumers(group.subscription_id) == ["b"]
+    assert set(group.owners().values()) == {"b"}
+
+
+def test_of_releases_that_come_together_each_is_judged_for_itself() -> None:
+    group = Group(make_topic(segments=4))
+    group.join("a")
+    group.join("b")
+    first, second = group.releasing("a")
+    version = group.subscription.generation
+    held = {segment_id: group.generation(segment_id) for segment_id in (first, second)}
+    refusals = assignment.release_segments(
+        subscription_id=group.subscription_id,
+        releases=[
+            Release("a", first, held[first]),
+            Release("a", first, held[first]),
+            Release("b", second, held[second]),
+            Release("a", 99, 1),
+            Release("a", second, held[second] - 1),
+            Release("a", second, held[second]),
+        ],
+    )
+    assert [type(refusal) for refusal in refusals] == [
+        type(None),
+        GenerationSuperseded,
+        SegmentNotOwned,
+        SegmentNotOwned,
+        GenerationSuperseded,
+        type(None),
+    ]
+    assert {first, second} == set(group.owned("b"))
+    assert group.subscription.generation == version + 1
+    assert {key: group.generation(key) for key in held} == {key: value + 1 for key, value in held.items()}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_is_told_waits_for_nobody_who_changes() -> None:
+    group = Group(make_topic(segments=2))
+    group.join("a")
+
+    def view() -> AssignmentView:
+        try:
+            return group.view("a")
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as elsewhere, transaction.atomic():
+        store.lock(group.subscription_id)
+        controller.require(group.leader)
+        group.join("b")
+        seen = elsewhere.submit(view).result(timeout=60)
+    assert (len(seen.segments), seen.releasing) == (2, ())
+    assert group.view("a").generation == seen.generation + 1
 
 
 # Seeks.

@@ -177,12 +177,9 @@ class ConsumeSocket(FollowingSocket):
         readers = dict(self._readers)
         if self._context is None:
             return
-        lost = await node.call(
-            subscriptions.lost_segments,
-            subscription=self.subscription,
-            consumer=self._context.consumer,
-            generations={key: reader.generation for key, reader in readers.items()},
-        )
+        owned = await node.crowds.owned(self.subscription)
+        generations = {key: reader.generation for key, reader in readers.items()}
+        lost = subscriptions.lost_segments(owned, self._context.consumer, generations)
         for key, error in lost.items():
             if self._readers.get(key) is readers[key]:
                 self._lose(readers[key], error)

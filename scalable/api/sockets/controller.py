@@ -1,6 +1,7 @@
 """`controller/{tenant}/{namespace}/{topic}/{subscription}`: a consumer's session with the topic's leader."""
 
 import asyncio
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from django.conf import settings
@@ -25,8 +26,8 @@ from scalable.domain.errors import (
 )
 from scalable.domain.names import validate_part
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.services import assignment, checkpoints, controller
-from scalable.services.assignment import AssignmentView, OwnedSegment
+from scalable.services import checkpoints, controller
+from scalable.services.assignment import AssignmentView, OwnedSegment, Release
 from scalable.services.checkpoints import Held
 from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.store.subscriptions import SubscriptionView
@@ -64,9 +65,11 @@ class ControllerSocket(FollowingSocket):
     def __init__(self) -> None:
         super().__init__()
         self._waiting: asyncio.Queue[Frame] = asyncio.Queue(MAX_WAITING_FRAMES)
+        self._ahead: Frame | None = None
         self._led: Led | None = None
         self._subscription: SubscriptionView | None = None
-        self._pushed: tuple[int, int] | None = None
+        self._looked_at: tuple[int, int] | None = None
+        self._told: tuple[object, ...] | None = None
         self._handler: asyncio.Task[None] | None = None
         self._leaving = False
 
@@ -105,12 +108,13 @@ class ControllerSocket(FollowingSocket):
 
     async def _handle_frames(self) -> None:
         while True:
-            frame = await self._waiting.get()
+            frame = self._ahead or await self._waiting.get()
+            self._ahead = None
             match frame:
                 case Register():
                     await self._register(frame)
                 case Released():
-                    await self._release(frame)
+                    await self._release_all([frame, *self._further_releases()])
                 case SegmentEnded():
                     await self._report_end(frame)
                 case Commit() | Restore():
@@ -118,6 +122,15 @@ class ControllerSocket(FollowingSocket):
                 case Leave():
                     await self._leave()
                     return
+
+    def _further_releases(self) -> Iterator[Released]:
+        """Take the releases that wait next, so that they are written together; what ends them is kept."""
+        while not self._waiting.empty():
+            frame = self._waiting.get_nowait()
+            if not isinstance(frame, Released):
+                self._ahead = frame
+                return
+            yield frame
 
     async def _register(self, frame: Register) -> None:
         if self._subscription is not None:
@@ -171,28 +184,16 @@ class ControllerSocket(FollowingSocket):
             node.leader.session(led, (joining.result()[0].subscription_id, self.consumer))
 
     async def _write_registration(self, led: Led, subscription: SubscriptionView) -> None:
-        await node.call(
-            controller.register_consumer,
-            leader=led.leader,
-            subscription_id=subscription.subscription_id,
-            consumer=self.consumer,
-        )
+        await node.crowds.register(led.leader, subscription.subscription_id, self.consumer)
+
+    async def _release_all(self, frames: Sequence[Released]) -> None:
+        await asyncio.gather(*map(self._release, frames))
 
     async def _release(self, frame: Released) -> None:
-        if self._subscription is None:
-            raise FrameInvalid(problem="the consumer is not registered")
-        try:
-            await node.call(
-                assignment.release_segment,
-                subscription_id=self._subscription.subscription_id,
-                consumer=self.consumer,
-                segment_id=frame.segment_id,
-                generation=frame.generation,
-                bucket=frame.bucket,
-                position=frame.position,
-            )
-        except (SegmentNotOwned, GenerationSuperseded) as error:
-            self.refuse(error, segment_id=frame.segment_id, bucket=frame.bucket)
+        release = Release(self.consumer, frame.segment_id, frame.generation, frame.bucket, frame.position)
+        refusal = await node.crowds.release(self._registered.subscription_id, release)
+        if refusal is not None:
+            self.refuse(refusal, segment_id=frame.segment_id, bucket=frame.bucket)
 
     async def _report_end(self, frame: SegmentEnded) -> None:
         try:
@@ -242,29 +243,24 @@ class ControllerSocket(FollowingSocket):
         keys = subscription_key(subscription.subscription_id), topic_key(led.leader.incarnation)
         with hub.watch(*keys) as watch:
             while node.leader.holds(led, self._key, self):
-                version = await node.call(
-                    assignment.assignment_version,
-                    leader=led.leader,
-                    subscription_id=subscription.subscription_id,
-                )
-                if (version.generation, version.epoch) != self._pushed:
+                version = await node.crowds.version(led.leader, subscription.subscription_id)
+                if (version.generation, version.epoch) != self._looked_at:
                     await self._push_assignment(led, subscription)
                 await watch.wait(settings.SCALABLE_WATCH_RESYNC_SECONDS)
 
     async def _push_assignment(self, led: Led, subscription: SubscriptionView) -> None:
-        view = await node.call(
-            assignment.assignment,
-            leader=led.leader,
-            subscription_id=subscription.subscription_id,
-            consumer=self.consumer,
-        )
+        """Tell what the consumer owns, unless that is what it was told last."""
+        found = await node.crowds.assignments(led.leader, subscription.subscription_id)
+        view = found.of(self.consumer)
         if not view.registered and node.leader.holds(led, self._key, self):
             # Somebody removed a consumer that is here: what it is told next follows from being back.
             register = partial(self._write_registration, led, subscription)
             await node.leader.enter_again(led, self._key, self, register)
             return
-        self.push(_assignment_frame(view, term=led.leader.term, incarnation=led.leader.incarnation))
-        self._pushed = view.generation, view.epoch
+        self._looked_at = view.generation, view.epoch
+        if view.told != self._told:
+            self._told = view.told
+            self.push(_assignment_frame(view, term=led.leader.term, incarnation=led.leader.incarnation))
 
     @property
     def _key(self) -> tuple[int, str]:

@@ -6,7 +6,6 @@ from scalable.api.hub import hub, topic_key
 from scalable.api.node import node
 from scalable.api.sockets.base import Socket
 from scalable.domain.errors import SubscriptionNotFound, TopicDeleted
-from scalable.services import messages
 from scalable.wire.frames import Gone
 
 RECHECK_SECONDS = 30.0
@@ -36,12 +35,12 @@ class FollowingSocket(Socket):
         try:
             await work
         except SubscriptionNotFound:
-            if await node.call(messages.topic_exists, incarnation=self.incarnation):
+            if await node.crowds.topic_exists(self.incarnation):
                 raise
             self.end_with_topic()
 
     async def _watch_topic(self) -> None:
         with hub.watch(topic_key(self.incarnation)) as watch:
-            while await node.call(messages.topic_exists, incarnation=self.incarnation):
+            while await node.crowds.topic_exists(self.incarnation):
                 await watch.wait(RECHECK_SECONDS)
         self.end_with_topic()
