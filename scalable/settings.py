@@ -66,9 +66,9 @@ def _database(url: str, *, pool_size: int) -> dict[str, Any]:
     options["connect_timeout"] = 5
     options["application_name"] = "scalable"
     if pool_size:
-        options["pool"] = {"min_size": 1, "max_size": pool_size, "timeout": 10, "max_idle": 60}
+        options["pool"] = {"min_size": 1, "max_size": pool_size, "max_idle": 60}
     return {
-        "ENGINE": "django.db.backends.postgresql",
+        "ENGINE": "scalable.store.engine",  # PostgreSQL
         "NAME": unquote(parts.path.lstrip("/")) or "scalable",
         "USER": unquote(parts.username or ""),
         "PASSWORD": unquote(parts.password or ""),

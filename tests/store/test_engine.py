@@ -1,0 +1,70 @@
+"""How long a caller waits for a connection of the pool: as long as one may become free, and no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from django.db import connections
+from psycopg_pool import PoolTimeout
+from pytest_django import DjangoDbBlocker
+
+from launch.ports import free_port
+from scalable.store.engine import base
+from scalable.store.engine.base import DatabaseWrapper
+from tests.faults.waiting import until
+
+WAIT_SECONDS = 60.0
+
+
+@pytest.fixture
+def database(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[DatabaseWrapper]:
+    """A pool of one connection, whose callers would wait for ever for one that others use."""
+    given = deepcopy(connections.settings["default"])
+    given["OPTIONS"]["pool"] = {"min_size": 1, "max_size": 1, "timeout": 0.05, "reconnect_timeout": 0.1}
+    database = DatabaseWrapper(given, "of one connection")
+    with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "PATIENCE_SECONDS", 24 * 3600.0)
+        yield database
+        database.close_pool()
+
+
+def connect(database: DatabaseWrapper) -> Any:
+    return database.get_new_connection(database.get_connection_params())
+
+
+def lead_to(database: DatabaseWrapper, port: str) -> None:
+    """Have the pool connect to another port from now on."""
+    database.settings_dict.update(HOST="127.0.0.1", PORT=port)
+    database.pool.kwargs = {**database.pool.kwargs, "host": "127.0.0.1", "port": port}
+
+
+def test_a_server_that_refuses_connections_is_not_waited_for(database: DatabaseWrapper) -> None:
+    lead_to(database, str(free_port()))
+    with ThreadPoolExecutor(1) as threads:
+        for _ in range(3):
+            with pytest.raises(PoolTimeout):
+                threads.submit(connect, database).result(WAIT_SECONDS)
+
+
+def test_a_connection_that_another_one_uses_is_waited_for(database: DatabaseWrapper) -> None:
+    used = connect(database)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(connect, database)
+        until(lambda: database.pool.get_stats().get("requests_errors", 0) > 2, what="looks in vain")
+        assert not waiting.done()
+        database.pool.putconn(used)
+        assert waiting.result(WAIT_SECONDS).execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_server_that_came_back_is_found_by_the_next_caller(database: DatabaseWrapper) -> None:
+    port = str(database.settings_dict["PORT"])
+    lead_to(database, str(free_port()))
+    with pytest.raises(PoolTimeout):
+        connect(database)
+    until(lambda: database.pool.get_stats()["pool_size"] == 0, what="the pool to give up")
+    lead_to(database, port)
+    assert connect(database).execute("SELECT 1").fetchone() == (1,)
