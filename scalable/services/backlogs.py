@@ -7,6 +7,8 @@ owners stand at different offsets need a look into the batches between them, and
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from sys import maxsize
+from typing import NamedTuple
 
 from scalable.domain.backlogs import Wait, drained_segments, waits
 from scalable.domain.cursors import cursor_names
@@ -26,16 +28,39 @@ PAGE_BATCHES = 1_000
 WAITS_LIMIT = 20
 
 
+class Standing(NamedTuple):
+    """Where a cursor goes on, never below what is kept, and what is acknowledged above (`CursorState`)."""
+
+    position: int
+    acknowledged: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def frontier(self) -> int:
+        """Give the offset from which on nothing is acknowledged."""
+        return max([self.position, *(end for _, end in self.acknowledged[-1:])])
+
+    def acknowledged_below(self, offset: int) -> int:
+        """Count what is acknowledged above the position and below an offset."""
+        return sum(max(0, min(end, offset) - max(first, self.position)) for first, end in self.acknowledged)
+
+    def lacks(self, offset: int) -> bool:
+        """Tell whether the message of this offset is not acknowledged."""
+        before = bisect_right(self.acknowledged, (offset, maxsize)) - 1
+        return offset >= self.position and (before < 0 or offset >= self.acknowledged[before][1])
+
+
 @dataclass(frozen=True, slots=True)
 class SegmentBacklog:
     """What a subscription has in one segment: a cursor for each entry bucket, and what is not acknowledged.
 
-    `exact` is False when its entry buckets stand too far apart to be counted: then `messages` is the most.
+    `standings` has where several cursors stand, and nothing for one alone. `exact` is False when its entry
+    buckets stand too far apart to be counted: then `messages` is the most.
     """
 
     segment: Segment
     cursors: tuple[CursorBacklog, ...]
     messages: int
+    standings: tuple[Standing, ...] = ()
     exact: bool = True
 
     @property
@@ -113,13 +138,20 @@ def _segment_backlog(
 ) -> SegmentBacklog:
     if len(cursors) == 1:
         return SegmentBacklog(segment, cursors, cursors[0].backlog)
-    positions = positions_of(cursors)
-    low, high = min(positions), max(positions)
+    key = SegmentKey(incarnation, segment.segment_id)
+    standings = tuple(_standing(key, each) for each in cursors)
+    low, high = min(positions_of(cursors)), max(each.frontier for each in standings)
     count, at = max(0, cursors[0].end_offset - high), low
-    for batch in look.batches(SegmentKey(incarnation, segment.segment_id), low, before=high):
-        count += sum(offset < high for offset, _ in pending_in(batch, segment, positions))
+    for batch in look.batches(key, low, before=high):
+        count += sum(offset < high for offset, _ in pending_in(batch, segment, standings))
         at = batch.base_offset + batch.count
-    return SegmentBacklog(segment, cursors, count + max(0, high - at), exact=at >= high)
+    return SegmentBacklog(segment, cursors, count + max(0, high - at), standings, exact=at >= high)
+
+
+def _standing(key: SegmentKey, cursor: CursorBacklog) -> Standing:
+    (position,) = positions_of([cursor])
+    state = segment_port().cursor(key, subscription=cursor.cursor) if cursor.acknowledged else None
+    return Standing(position, () if state is None else state.acknowledged)
 
 
 def positions_of(cursors: Sequence[CursorBacklog]) -> list[int]:
@@ -128,16 +160,16 @@ def positions_of(cursors: Sequence[CursorBacklog]) -> list[int]:
 
 
 def pending_in(
-    batch: StoredBatch, segment: Segment, positions: Sequence[int]
+    batch: StoredBatch, segment: Segment, standings: Sequence[Standing]
 ) -> Iterator[tuple[int, Record]]:
     """Give the records of a batch that their own entry buckets have not acknowledged, with their offsets."""
     records = decode_batch(batch.payload)
     buckets = [0] * len(records)
-    if len(positions) > 1:
+    if len(standings) > 1:
         found = places(batch.payload, base_offset=batch.base_offset)
         buckets = [bisect_right(segment.entry_bucket_splits, place) for place in found]
     for offset, (record, bucket) in enumerate(zip(records, buckets, strict=True), batch.base_offset):
-        if offset >= positions[bucket]:
+        if standings[bucket].lacks(offset):
             yield offset, record
 
 

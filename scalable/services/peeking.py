@@ -10,7 +10,7 @@ from scalable.domain.errors import SubscriptionNotFound
 from scalable.domain.names import TopicName, validate_part
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.services.backlogs import Look, SegmentBacklog, backlog_of, pending_in, positions_of
+from scalable.services.backlogs import Look, SegmentBacklog, Standing, backlog_of, pending_in
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.subscriptions import SubscriptionView
@@ -79,11 +79,11 @@ def peek(*, name: TopicName, subscription: str, count: int) -> Peeked:
 
 def _messages(subscription: SubscriptionView, one: SegmentBacklog, look: Look) -> Iterator[PeekedMessage]:
     key = SegmentKey(subscription.incarnation, one.segment.segment_id)
-    positions = positions_of(one.cursors)
+    standings = one.standings or (Standing(one.position),)
     for begin, end in _gaps(key, subscription, one):
         for batch in look.batches(key, begin, before=end):
             header = decode_header(batch.payload)
-            for offset, record in pending_in(batch, one.segment, positions):
+            for offset, record in pending_in(batch, one.segment, standings):
                 if begin <= offset < end:
                     yield PeekedMessage(
                         key.segment_id, offset, record, header.published_at_ms, header.deliver_at_ms

@@ -14,10 +14,10 @@ from scalable.domain.backlogs import next_messages, position_behind
 from scalable.domain.errors import SegmentStoreMissing, SubscriptionNotFound, SubscriptionTypeMismatch
 from scalable.domain.names import TopicName, validate_part
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.segments.port import SegmentKey
+from scalable.segments.port import CursorBacklog, SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services import auditing
-from scalable.services.backlogs import Backlog, Look, SegmentBacklog, backlog_of, pending_in, positions_of
+from scalable.services.backlogs import Backlog, Look, SegmentBacklog, Standing, backlog_of, pending_in
 from scalable.services.cursors import Cursor, Move, cursors_in, moving_cursors
 from scalable.services.positions import Extent, Start, positions_of_start
 from scalable.services.settling import sought
@@ -200,17 +200,26 @@ def _position_behind(cursor: Cursor, one: SegmentBacklog, count: int) -> int:
 
 def _skip_in_buckets(cursors: list[Cursor], one: SegmentBacklog, count: int) -> dict[Cursor, Move]:
     """Move each entry bucket behind the oldest `count` messages of the segment that are not acknowledged."""
-    positions = positions_of(one.cursors)
-    frontier = _offset_behind(cursors[0].key, one, positions, count)
+    frontier = _offset_behind(cursors[0].key, one, count)
     return {
-        cursor: Move(max(position, frontier)) for cursor, position in zip(cursors, positions, strict=True)
+        cursor: _move_behind(standing, frontier, known)
+        for cursor, standing, known in zip(cursors, one.standings, one.cursors, strict=True)
+        if standing.position < frontier
     }
 
 
-def _offset_behind(key: SegmentKey, one: SegmentBacklog, positions: list[int], count: int) -> int:
-    at, high = min(positions), max(positions)
+def _move_behind(standing: Standing, frontier: int, known: CursorBacklog) -> Move:
+    """Keep what is acknowledged above the place, unless more of it lies below than is known."""
+    if known.acknowledged > standing.acknowledged_below(known.end_offset):
+        return Move(frontier)
+    return Move(frontier, skipped=frontier - standing.position - standing.acknowledged_below(frontier))
+
+
+def _offset_behind(key: SegmentKey, one: SegmentBacklog, count: int) -> int:
+    at = min(each.position for each in one.standings)
+    high = max(each.frontier for each in one.standings)
     for batch in Look(SKIP_BYTES).batches(key, at, before=high):
-        for offset, _ in pending_in(batch, one.segment, positions):
+        for offset, _ in pending_in(batch, one.segment, one.standings):
             if offset >= high:
                 break
             count -= 1

@@ -81,9 +81,11 @@ class History:
         if stats.end_offset > stats.start_offset:
             first = self.chance.randrange(stats.start_offset, stats.end_offset)
             end = min(stats.end_offset, first + self.chance.randrange(1, 4))
-            self.port.acknowledge_ranges(
-                self.key(segment), subscription="queue", generation=None, ranges=[(first, end)]
-            )
+            for name in ("queue", *self.shared_cursors(segment)):
+                if name == "queue" or self.chance.random() < 0.5:
+                    self.port.acknowledge_ranges(
+                        self.key(segment), subscription=name, generation=None, ranges=[(first, end)]
+                    )
 
     def split(self) -> None:
         wide = [one for one in self.layout.active if one.hash_range.size > 4096]
@@ -148,11 +150,12 @@ class History:
         for bucket in bucket_ranges(segment.entry_bucket_splits):
             state = self.port.cursor(self.key(segment), subscription=cursor_name("shared", bucket))
             assert state is not None
+            acknowledged = {each for first, end in state.acknowledged for each in range(first, end)}
             for base, _, payload in self.batches(segment):
                 cut = cut_batch(payload, bucket, base_offset=base)
                 records = decode_cut(cut.payload, bucket, base_offset=base).records if cut else ()
                 for place, _ in records:
-                    if base + place >= state.position:
+                    if base + place >= state.position and base + place not in acknowledged:
                         yield base + place
 
     def batches(self, segment: Segment) -> Iterator[tuple[int, int, bytes]]:
