@@ -99,6 +99,13 @@ class AccessChanged(Notice):
     """Grants, admin roles of tenants, or the validity of tokens changed."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobRequested(Notice):
+    """A batch job waits for a runner."""
+
+    job_id: str
+
+
 Listener = Callable[[Notice], None]
 _listeners: list[Listener] = []
 

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import F, Func, Q, Value
 from django.db.models.functions import Upper
 
-from scalable import access_models, admin_models, audit_models  # noqa: F401 - where Django looks for models
+from scalable import access_models, admin_models, audit_models, job_models  # noqa: F401 - where Django looks for models
 
 
 def _hash_range() -> Func:

@@ -259,7 +259,7 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "scalable.api.errors.exception_handler",
 }
 REST_TAGS = (
-    *("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load", "Nodes"),
+    *("Topics", "Split and merge", "Autoscaler", "Subscriptions", "Messages", "Load", "Nodes", "Jobs"),
     *("Tenants and namespaces", "Access", "Segments (system)"),
 )
 SPECTACULAR_SETTINGS = {

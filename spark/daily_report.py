@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from spark.history import file_system, in_namespace, read_history
-from spark.jobs import Result, check_namespace, job_parser, run_job, yesterday
+from spark.jobs import Result, check_namespace, into_option, job_parser, run_job, yesterday
 from spark.report_page import draw, page
 
 SEGMENT_RATE = 10_000.0
@@ -114,7 +114,7 @@ def report(session: SparkSession, options: argparse.Namespace) -> Result:
         "segments": hot_segments(rows).cache(),
         "parts": hot_parts(rows).cache(),
     }
-    output = f"{options.output}/day={options.day}" + (f"/{options.namespace}" if options.namespace else "")
+    output = options.into or f"{options.output}/day={options.day}/{options.namespace}".rstrip("/")
     for name, table in tables.items():
         table.coalesce(1).write.mode("overwrite").parquet(f"{output}/{name}.parquet")
         table.coalesce(1).write.mode("overwrite").csv(f"{output}/{name}.csv", header=True)
@@ -122,7 +122,12 @@ def report(session: SparkSession, options: argparse.Namespace) -> Result:
     picture = draw(busiest_quarters(minutes, tables["topics"]).toArrow().to_pylist(), options.segment_rate)
     title = f"Load of {options.namespace or 'all topics'} on {options.day}"
     _write(f"{output}/report.html", page(title, shown, picture, segment_rate=options.segment_rate))
-    return {"report": f"{output}/report.html", "topics": tables["topics"].count(), "minutes": minutes.count()}
+    return {
+        "report": f"{output}/report.html",
+        "files": ["report.html", *(f"{name}.csv" for name in tables)],
+        "topics": tables["topics"].count(),
+        "minutes": minutes.count(),
+    }
 
 
 def _write(location: str, text: str) -> None:
@@ -141,6 +146,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     add("--namespace", default="", help="tenant/namespace; default: all")
     add("--output", default=str(reports), help="path or URI below which reports are written")
     add("--segment-rate", type=float, default=SEGMENT_RATE, help="messages/s that one segment can take")
+    into_option(parser)
     options = parser.parse_args(arguments)
     if not options.segment_rate > 0:
         parser.error("--segment-rate must be above 0")

@@ -1,6 +1,7 @@
 """What all batch jobs have in common: options, a session, progress in a file, and how they end.
 
-A job that gets SIGTERM or SIGINT cancels what runs on Spark and ends with 143.
+A job that gets SIGTERM or SIGINT cancels what runs on Spark and ends with 143; with `--with-parent` also when
+its standard input ends, as it does when the process dies that started it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 import fcntl
 import json
 import logging
+import os
 import signal
 import sys
 import threading
@@ -48,7 +50,13 @@ def job_parser(name: str, summary: str | None, environment: Mapping[str, str]) -
     add("--directory", type=Path, default=data / "spark" / "jobs", help="status files, scratch files")
     add("--master", default=environment.get("SPARK_MASTER") or "local[2]", help="(SPARK_MASTER)")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+    add("--with-parent", action="store_true", help="end when the standard input ends")
     return parser
+
+
+def into_option(parser: argparse.ArgumentParser) -> None:
+    """Give the option of jobs that write results."""
+    parser.add_argument("--into", metavar="PATH", help="write exactly there, and not by day below --output")
 
 
 def check_namespace(parser: argparse.ArgumentParser, namespace: str) -> None:
@@ -70,6 +78,8 @@ def run_job(name: str, options: argparse.Namespace, work: Callable[[SparkSession
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _cancel)
+    if options.with_parent:
+        threading.Thread(target=_end_with_parent, daemon=True).start()
     directory = options.directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / f"{name}.lock").open("w") as lock:
@@ -85,6 +95,8 @@ def _run(
 ) -> int:
     progress = Progress(name, directory / f"{name}.json")
     try:
+        if "://" not in options.history and not Path(options.history).is_dir():
+            raise OSError(f"there is no history at {options.history}")  # before a JVM is started in vain
         session = make_session(
             name=f"scalable-topics {name}",
             master=options.master,
@@ -109,6 +121,12 @@ def _run(
     return 0
 
 
+def _end_with_parent() -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def _cancel(*_: object) -> NoReturn:
     raise Cancelled
 
@@ -118,7 +136,7 @@ class Progress:
 
     def __init__(self, name: str, path: Path) -> None:
         self._path = path
-        self._status: dict[str, Any] = {"job": name, "startedAtMs": _now_ms()}
+        self._status: dict[str, Any] = {"job": name, "pid": os.getpid(), "startedAtMs": _now_ms()}
         self._context: SparkContext | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, daemon=True)

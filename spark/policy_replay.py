@@ -8,12 +8,14 @@ are played in parallel.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,14 +26,18 @@ from replay.keys import KeySpread, uniform
 from replay.run import RULES, replay
 from replay.setup import Setup
 from replay.traces import Series
+from scalable.domain.errors import ScalableError
+from scalable.domain.jobs import check_policies
 from scalable.domain.keyspace import KEYSPACE_SIZE
 from spark.history import in_namespace, read_history
-from spark.jobs import Result, check_namespace, job_parser, run_job, yesterday
+from spark.jobs import Result, check_namespace, into_option, job_parser, run_job, yesterday
 
 MINUTE_MS = 60_000
 SHORTEST_MINUTES = 3
 PARTS = 32
 TASKS_PER_CORE = 4
+DEFAULT_PROFILE = "pip-483"
+POLICY_HELP = "JSON with fields of a policy, shown by the file's name; may be repeated"
 RESULT = pa.schema(
     [
         ("topic", pa.string()),
@@ -64,16 +70,34 @@ _NEEDED = (
 )
 
 
-def replay_topics(rows: DataFrame, rules: Sequence[str], setup: Setup) -> DataFrame:
+@dataclass(frozen=True)
+class Candidate:
+    """A rule that is compared: a published one, a profile, or a policy under a name of its own."""
+
+    name: str
+    rule: str
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+def candidates_of(profiles: Sequence[str], policies: Mapping[str, Mapping[str, Any]]) -> list[Candidate]:
+    """Give what is compared; a policy without a profile stands on PIP-483's defaults."""
+    named = [Candidate(name, name) for name in profiles]
+    own = [
+        Candidate(name, fields.get("profile", DEFAULT_PROFILE), fields) for name, fields in policies.items()
+    ]
+    return [*named, *own]
+
+
+def replay_topics(rows: DataFrame, candidates: Sequence[Candidate], setup: Setup) -> DataFrame:
     """One row for each topic and rule; topics with less than three minutes of history give none."""
 
     def play(table: pa.Table) -> pa.Table:
-        return replay_topic(table, rules=rules, setup=setup)
+        return replay_topic(table, candidates=candidates, setup=setup)
 
     return rows.select(*_NEEDED).groupBy("topic").applyInArrow(play, RESULT_SCHEMA)
 
 
-def replay_topic(table: pa.Table, *, rules: Sequence[str], setup: Setup) -> pa.Table:
+def replay_topic(table: pa.Table, *, candidates: Sequence[Candidate], setup: Setup) -> pa.Table:
     """Play the recorded load of one topic by each rule."""
     table = table.sort_by("minute_ms")
     load = load_of(table, setup.step_seconds)
@@ -82,7 +106,10 @@ def replay_topic(table: pa.Table, *, rules: Sequence[str], setup: Setup) -> pa.T
         return RESULT.empty_table()
     topic, keys = table["topic"][0].as_py(), keys_of(table)
     setup = replace(setup, initial_segments=min(_first_segments(table), setup.max_segments))
-    played = (replay(topic, load, rule, setup=setup, keys=keys)[0] for rule in rules)
+    played = (
+        replay(topic, load, each.rule, setup=setup, keys=keys, override=each.fields, label=each.name)[0]
+        for each in candidates
+    )
     found = [
         {**each.to_json(), "topic": topic, "policy": each.profile, "minutes": minutes} for each in played
     ]
@@ -150,13 +177,14 @@ def run(session: SparkSession, options: argparse.Namespace) -> Result:
     setup = Setup(
         capacity=options.capacity, max_segments=options.max_segments, warm_up_seconds=options.warm_up_seconds
     )
-    results = replay_topics(rows, options.profile or RULES, setup).cache()
+    candidates = candidates_of(options.profile or RULES, options.policy)
+    results = replay_topics(rows, candidates, setup).cache()
     ordered = results.coalesce(1).sortWithinPartitions("topic", "policy")
-    output = f"{options.output}/{options.namespace or 'all'}/{options.day}-{last}"
+    output = options.into or f"{options.output}/{options.namespace or 'all'}/{options.day}-{last}"
     ordered.write.mode("overwrite").parquet(f"{output}/results.parquet")
     ordered.write.mode("overwrite").csv(f"{output}/results.csv", header=True)
     policies = compare(results).orderBy("policy").toArrow().to_pylist()
-    return {"results": output, "policies": policies}
+    return {"results": output, "files": ["results.csv"], "policies": policies}
 
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
@@ -168,15 +196,31 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     add("--last-day", type=date.fromisoformat, help="default: the same day")
     add("--namespace", default="", help="tenant/namespace; default: all")
     add("--profile", action="append", choices=RULES, help="may be repeated; default: all")
+    add("--policy", action="append", default=[], type=Path, metavar="FILE", help=POLICY_HELP)
     add("--output", default=str(replays), help="path or URI below which results are written")
     add("--capacity", type=float, default=usual.capacity, help="messages/s that one segment can take")
     add("--max-segments", type=int, default=usual.max_segments, help="segments at most, whatever the policy")
     add("--warm-up-seconds", type=float, default=0.0, help="so long at the start nothing is counted")
+    into_option(parser)
     options = parser.parse_args(arguments)
     if not (options.capacity > 0 and options.max_segments > 0):
         parser.error("--capacity and --max-segments must be above 0")
     check_namespace(parser, options.namespace)
+    try:
+        options.policy = read_policies(options.policy)
+    except (ScalableError, OSError, ValueError) as error:
+        parser.error(f"--policy: {error}")
     return options
+
+
+def read_policies(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
+    """Read policies from files, by the files' names; raises OSError, ValueError, ScalableError."""
+    names = [path.stem for path in paths]
+    if len(set(names)) < len(names):
+        raise ValueError("two files have the same name, by which results are told apart")
+    return check_policies(
+        "policy", {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    )
 
 
 def main() -> int:

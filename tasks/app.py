@@ -16,6 +16,7 @@ NAMESPACE_SWEEP_SECONDS = 10
 CHANGES_TRIM_SECONDS = 60
 AUDIT_SWEEP_SECONDS = 600
 KEYS_SWEEP_SECONDS = 600.0
+SPARK_SWEEP_SECONDS = 15.0
 RETENTION_TICK_SECONDS = min(5.0, settings.SCALABLE_RETENTION_SWEEP_SECONDS)
 """Ticks are more frequent than the sweeps of one topic, so that many topics are spread over them."""
 
@@ -42,6 +43,7 @@ app.conf.beat_schedule = {
     "trim-topic-changes": _every(CHANGES_TRIM_SECONDS, "trim_topic_changes"),
     "forget-old-audit": _every(AUDIT_SWEEP_SECONDS, "forget_old_audit"),
     "forget-old-keys": _every(KEYS_SWEEP_SECONDS, "forget_old_keys"),
+    "sweep-spark-jobs": _every(SPARK_SWEEP_SECONDS, "sweep_spark_jobs"),
     "daily-load-report": {
         "task": "tasks.jobs.daily_load_report",
         "schedule": crontab(hour=0, minute=20),

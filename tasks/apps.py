@@ -5,7 +5,7 @@ import logging
 from django.apps import AppConfig
 
 from scalable import announce
-from scalable.announce import ConsumersChanged, Notice, OperationRequested
+from scalable.announce import ConsumersChanged, JobRequested, Notice, OperationRequested
 from tasks.app import app
 
 logger = logging.getLogger(__name__)
@@ -29,6 +29,8 @@ def enqueue(notice: Notice) -> None:
     match notice:
         case OperationRequested(operation_id):
             _send("tasks.jobs.drive", operation_id)
+        case JobRequested(job_id):
+            _send("tasks.jobs.run_spark_job", job_id)
         case ConsumersChanged(incarnation):
             _send("tasks.jobs.evaluate", incarnation)
         case _:

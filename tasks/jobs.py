@@ -105,8 +105,18 @@ def evaluate(incarnation: int) -> None:
 
 
 @shared_task
+def run_spark_job(job_id: str) -> None:
+    """Do a batch job on Spark, unless somebody else does it or another one runs."""
+    spark_jobs.run_job(job_id)
+
+
+@shared_task
+def sweep_spark_jobs() -> None:
+    """Take batch jobs from workers that are lost, and ask again for the one that waits."""
+    spark_jobs.sweep()
+
+
+@shared_task
 def daily_load_report() -> None:
     """Compact the history of loads and write the report of yesterday, where there is a history."""
-    if spark_jobs.history().is_dir():
-        spark_jobs.run("compact")
-        spark_jobs.run("daily_report")
+    spark_jobs.start_daily()

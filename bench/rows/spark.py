@@ -21,7 +21,7 @@ from bench.harness import Bench, Comparison, bench_row
 from launch.java import java_environment
 from replay.setup import Setup
 from spark.daily_report import SEGMENT_RATE, topic_minutes, topics_of
-from spark.policy_replay import replay_topics
+from spark.policy_replay import candidates_of, replay_topics
 from spark.session import make_session
 
 SIZES = (10_000_000, 100_000_000)
@@ -172,6 +172,6 @@ def topic_days_per_second(session: SparkSession, rows: DataFrame, *, tasks: int)
     """Replay all topics by all policies."""
     session.conf.set("spark.sql.shuffle.partitions", str(tasks))
     started = perf_counter()
-    found = replay_topics(rows, RULES, Setup()).count()
+    found = replay_topics(rows, candidates_of(RULES, {}), Setup()).count()
     assert found == TOPICS_REPLAYED * len(RULES)
     return TOPICS_REPLAYED / (perf_counter() - started)

@@ -61,6 +61,8 @@ ANSWERS: dict[str, Answer] = {
     "forbidden": Answer(403, 4403),
     "read_only": Answer(403, 4403),
     # What is asked for is not there.
+    "job_file_not_found": Answer(404, 4404),
+    "job_not_found": Answer(404, 4404),
     "namespace_not_found": Answer(404, 4404),
     "node_not_found": Answer(404, 4404),
     "operation_not_found": Answer(404, 4404),
@@ -82,6 +84,8 @@ ANSWERS: dict[str, Answer] = {
     "idempotency_answer_lost": Answer(409, 4409),
     "idempotency_key_busy": Answer(409, 4409),
     "idempotency_key_reused": Answer(422, 4422),
+    "job_busy": Answer(409, 4409),
+    "job_ended": Answer(409, 4409),
     "key_sharing_mismatch": Answer(409, 4409),
     "lease_lost": Answer(409, 4409),
     "namespace_deleting": Answer(409, 4409),

@@ -32,6 +32,8 @@ PATH_PARAMETERS = {
     "node_id": "The id of a web node.",
     "role": "The subject of a token, or `user:` and the name of a user of the dashboard.",
     "token_id": "The id of a token, its claim `jti`.",
+    "job_id": "The id of a batch job.",
+    "file": "The name of a file of the job's result.",
     "subscription": "The name of a subscription of the topic.",
     "descriptor": "Range and id of a segment, as in `0000-7fff-1`.",
 }

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalable.client.access_admin import AccessAdmin
+from scalable.client.job_admin import JobAdmin
 from scalable.client.layout_admin import LayoutAdmin
 from scalable.client.rest import ROOT, Json
 from scalable.client.rest import listed as _listed
@@ -39,7 +40,7 @@ class BatchPage:
         return self.terminated and self.next_offset >= self.end_offset
 
 
-class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdmin):
+class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdmin, JobAdmin):
     """Synchronous REST client; every method raises the domain's errors by their codes, or ConnectionLost.
 
     Topics are `topic://tenant/namespace/name` or `TopicName`. One instance may be used by several threads.

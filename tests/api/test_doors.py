@@ -36,6 +36,8 @@ PARTS = {
     "subscription": "s",
     "descriptor": "0000-ffff-0",
     "role": "whoever",
+    "job_id": "00000000-0000-4000-8000-000000000003",
+    "file": "report.html",
     "token_id": "00000000-0000-4000-8000-000000000002",
 }
 

@@ -18,7 +18,7 @@ SEGMENT = "segment://t/n/x/0000-ffff-0"
 NODE = "00000000-0000-4000-8000-000000000001"
 BODY = (
     b'{"operations": [], "decisions": [], "tiles": [], "subscriptions": [], "messages": [], "tokens": [], '
-    b'"events": [], "segments": [], "nodes": [], "topics": []}'
+    b'"events": [], "segments": [], "nodes": [], "topics": [], "jobs": []}'
 )
 
 Call = Callable[[Any], Any]
@@ -97,6 +97,11 @@ CALLS: dict[str, Call] = {
     "getAudit": lambda admin: admin.audit(actor="a"),
     "getNodes": lambda admin: admin.nodes(),
     "getLedTopics": lambda admin: admin.topics_led(NODE),
+    "getJobs": lambda admin: admin.jobs(kind="compact"),
+    "postJobs": lambda admin: admin.start_job("compact", {"before": "2026-11-28"}),
+    "getJob": lambda admin: admin.job(NODE),
+    "postCancelJob": lambda admin: admin.cancel_job(NODE),
+    "getJobFile": lambda admin: admin.job_file(NODE, "report.html"),
     "getMetrics": lambda admin: admin.metrics(),
     "postLoadReport": lambda admin: admin.report_loads({}),
     "postTileReport": lambda admin: admin.report_tiles([]),

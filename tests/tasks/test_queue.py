@@ -59,6 +59,7 @@ def test_beat_asks_for_tasks_that_exist() -> None:
                 "forget_old_keys",
                 "autoscale_tick",
                 "daily_load_report",
+                "sweep_spark_jobs",
             ),
         )
     }

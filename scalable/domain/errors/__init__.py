@@ -90,6 +90,7 @@ from scalable.domain.errors.data import (
     TooManyRequests,
     Unauthenticated,
 )
+from scalable.domain.errors.jobs import JobBusy, JobEnded, JobFileNotFound, JobNotFound
 from scalable.domain.errors.leadership import LeaseLost, NodeNotFound, NoLeader, NotLeader, TermSuperseded
 
 __all__ = [
@@ -121,6 +122,10 @@ __all__ = [
     "InvalidName",
     "InvalidParameter",
     "InvalidRange",
+    "JobBusy",
+    "JobEnded",
+    "JobFileNotFound",
+    "JobNotFound",
     "KeySharingMismatch",
     "LayoutCorrupt",
     "LeaseLost",

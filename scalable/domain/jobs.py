@@ -1,0 +1,151 @@
+"""Batch jobs on Spark: kinds, states, and what each kind may be told."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from typing import Any
+
+from scalable.domain.errors import InvalidParameter
+from scalable.domain.names import NamespaceName
+from scalable.domain.policy import parse_override, resolve, validate
+from scalable.domain.profiles import PROFILES
+
+PUBLISHED_RULES = ("pravega", "ydb")
+"""Rules that a replay compares with, beside the profiles."""
+MAX_POLICIES = 16
+MAX_SEGMENTS = 65_536
+MAX_RATE = 1e12
+MAX_WARM_UP_SECONDS = 86_400.0
+_POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+class JobKind(StrEnum):
+    """What is done; the value is the name of the module that does it."""
+
+    DAILY_REPORT = "daily_report"
+    COMPACT = "compact"
+    POLICY_REPLAY = "policy_replay"
+
+
+class JobState(StrEnum):
+    """How far a job is."""
+
+    QUEUED = "QUEUED"
+    RUNNING = "RUNNING"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing follows."""
+        return self not in UNFINISHED
+
+
+UNFINISHED = (JobState.QUEUED, JobState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Stages and tasks of a job, done and known so far."""
+
+    stages_done: int = 0
+    stages_total: int = 0
+    tasks_done: int = 0
+    tasks_total: int = 0
+
+
+OPTIONS: Mapping[JobKind, frozenset[str]] = {
+    JobKind.DAILY_REPORT: frozenset({"day", "namespace", "segmentRate"}),
+    JobKind.COMPACT: frozenset({"before"}),
+    JobKind.POLICY_REPLAY: frozenset(
+        {
+            *("day", "lastDay", "namespace", "profiles", "policies"),
+            *("capacity", "maxSegments", "warmUpSeconds"),
+        }
+    ),
+}
+"""The options of each kind; what is left out has the default of the job itself."""
+
+
+def check_options(kind: JobKind, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Read what a job is told.
+
+    Raises InvalidParameter, InvalidName, and for policies UnknownField, PolicyUnreadable, PolicyInvalid.
+    """
+    checked = {}
+    for name, value in options.items():
+        if name not in OPTIONS[kind]:
+            raise _refused(name, value, f"a job of the kind {kind} has no such option")
+        checked[name] = _CHECKS[name](name, value)
+    first, last = checked.get("day"), checked.get("lastDay")
+    if last is not None and (first is None or last < first):
+        raise _refused("lastDay", last, "it is not after the day")
+    return checked
+
+
+def _refused(name: str, value: object, problem: str) -> InvalidParameter:
+    return InvalidParameter(parameter=name, value=str(value)[:100], problem=problem)
+
+
+def _day(name: str, value: Any) -> str:
+    try:
+        return date.fromisoformat(value).isoformat()
+    except (TypeError, ValueError):
+        raise _refused(name, value, "it is no day such as 2026-11-27") from None
+
+
+def _namespace(name: str, value: Any) -> str:
+    return str(NamespaceName.parse(value)) if value else ""
+
+
+def _number(most: float) -> Callable[[str, Any], float]:
+    def check(name: str, value: Any) -> float:
+        if not 0 < value <= most:
+            raise _refused(name, value, f"it is above 0, and {most:g} at most")
+        return float(value)
+
+    return check
+
+
+def _count(name: str, value: Any) -> int:
+    return int(_number(MAX_SEGMENTS)(name, value))
+
+
+def _profiles(name: str, value: Sequence[str]) -> list[str]:
+    known = (*PROFILES, *PUBLISHED_RULES)
+    for profile in value:
+        if profile not in known:
+            raise _refused(name, profile, f"only {', '.join(known)} are known")
+    return list(dict.fromkeys(value))
+
+
+def check_policies(name: str, value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Read policies by the names under which their results are shown; raises what `check_options` does."""
+    if len(value) > MAX_POLICIES:
+        raise _refused(name, len(value), f"it has {MAX_POLICIES} policies at most")
+    found = {}
+    for policy, body in value.items():
+        if not _POLICY_NAME.fullmatch(policy) or policy in PROFILES or policy in PUBLISHED_RULES:
+            raise _refused(name, policy, "a name has a-z, 0-9, . _ - and is not that of a profile")
+        found[policy] = parse_override(body)
+        validate(resolve(found[policy]).policy)
+    return found
+
+
+_CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
+    "day": _day,
+    "lastDay": _day,
+    "before": _day,
+    "namespace": _namespace,
+    "segmentRate": _number(MAX_RATE),
+    "capacity": _number(MAX_RATE),
+    "maxSegments": _count,
+    "warmUpSeconds": _number(MAX_WARM_UP_SECONDS),
+    "profiles": _profiles,
+    "policies": check_policies,
+}
