@@ -16,6 +16,7 @@ from scalable.cli.values import NAMESPACE, SPAN, START, TOPIC, properties_of
 from scalable.client import (
     Checkpoint,
     CheckpointConsumer,
+    ConnectionLost,
     KeySharedConsumer,
     Message,
     MultiTopicMessage,
@@ -26,6 +27,8 @@ from scalable.client import (
     QueueMessage,
     StreamConsumer,
 )
+from scalable.client.connection import RETRIABLE_ERRORS
+from scalable.domain.errors import ScalableError
 from scalable.domain.names import TopicName
 
 TYPES = ("stream", "key-shared", "queue", "checkpoint")
@@ -127,10 +130,12 @@ async def _read(
 ) -> int:
     read = 0
     async with _open(consumer) as receive:
+        _raise_trouble(consumer, only_final=True)
         while count is None or read < count:
             try:
                 message = await receive(idle)
             except TimeoutError:
+                _raise_trouble(consumer)
                 break
             session.output.event(*_shown(message))
             if acknowledge and not isinstance(consumer, CheckpointConsumer):
@@ -139,6 +144,25 @@ async def _read(
         if isinstance(consumer, CheckpointConsumer):
             await consumer.commit(consumer.checkpoint())
     return read
+
+
+def _raise_trouble(consumer: AnyConsumer, *, only_final: bool = False) -> None:
+    """Raise what keeps a topic of a namespace from being read: an end without messages would look well.
+
+    `only_final`: only when no topic can be read, and trying again mends none.
+    """
+    if not isinstance(consumer, MultiTopicStreamConsumer | MultiTopicQueueConsumer):
+        return
+    troubles = consumer.troubles
+    may_pass = len(troubles) < len(consumer.topics) or any(
+        isinstance(trouble, RETRIABLE_ERRORS) for trouble in troubles.values()
+    )
+    if not troubles or (only_final and may_pass):
+        return
+    topic, trouble = next(iter(troubles.items()))
+    if isinstance(trouble, ScalableError):
+        raise trouble
+    raise ConnectionLost(1006, f"{topic}: {trouble}") from trouble
 
 
 @asynccontextmanager

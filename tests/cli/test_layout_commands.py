@@ -16,7 +16,7 @@ import pytest
 
 from launch.process import ManagedProcess
 from tests.cli.conftest import Command
-from tests.processes import LiveNode
+from tests.processes import LiveNode, ProcessFactory, token
 
 _numbers = count(1)
 ROOT = Path(__file__).parents[2]
@@ -211,3 +211,33 @@ def test_a_namespace_is_read_whole(command: Command, kind: str) -> None:
     assert line.split("\t")[2:] == ["key", "more\n"]
     refused = command(*arguments, "--from", "earliest", "-n", "1", "--idle", "1s")
     assert (refused.status, refused.out) == (0, "")
+
+
+@pytest.mark.parametrize("kind", ["stream", "queue"])
+def test_a_namespace_of_which_nothing_may_be_read_is_refused(
+    command: Command, kind: str, processes: ProcessFactory
+) -> None:
+    """It would wait for messages that never come, and with --idle end as if all were well."""
+    command("namespaces", "create", "public/shut")
+    command("create", "public/shut/a")
+    command("create", "public/shut/b")
+    command("permissions", "grant", "public/shut", "looker", "lookup")
+    arguments = ("consume", "-s", "all", "--namespace", "public/shut", "--type", kind)
+    refused = command("--token", token("looker"), "-o", "json", *arguments)
+    assert (refused.status, refused.error["code"]) == (4, "forbidden")
+    read_only = processes.node(SCALABLE_READ_ONLY="true")
+    for options in ((), ("-n", "1"), ("--idle", "1s")):
+        refused = command("--url", read_only.url, "-o", "json", *arguments, *options)
+        assert (refused.status, refused.out, refused.error["code"]) == (1, "", "read_only")
+
+
+def test_a_topic_that_cannot_be_read_is_told_at_the_end(command: Command) -> None:
+    """Another type of subscription stands in one of two topics."""
+    command("namespaces", "create", "public/mixed")
+    for name in "ab":
+        command("create", f"public/mixed/{name}")
+        command("produce", f"public/mixed/{name}", "-m", f"of {name}")
+    command("subscriptions", "create", "public/mixed/b", "-s", "all", "--type", "queue")
+    read = command("-o", "json", "consume", "-s", "all", "--namespace", "public/mixed", "--idle", "2s")
+    assert [json.loads(line)["value"] for line in read.out.splitlines()] == ["of a"]
+    assert (read.status, read.error["code"]) == (1, "subscription_type_mismatch")
