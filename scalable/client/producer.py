@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
+
+import msgspec
 
 from scalable.client.batches import Batch, BatchLimits, Entry, MessageId, sub_block_starts
 from scalable.client.connection import (
@@ -26,7 +28,7 @@ from scalable.client.connection import (
 from scalable.client.outbox import Outbox, Settled
 from scalable.client.outgoing import MessageOptions, Numbering, make_entry
 from scalable.client.room import Room
-from scalable.client.topology import Topology, TopologyWatch
+from scalable.client.topology import Topology, TopologyWatch, with_successors
 from scalable.domain.errors import (
     PermitsExceeded,
     TopicDeleted,
@@ -83,6 +85,7 @@ class Producer:
         self._outbox = Outbox(limits or BatchLimits(), producer=self.name)
         self._room = Room(max_bytes=max_pending_bytes, max_messages=max_pending_messages)
         self._watch = TopologyWatch(self._endpoint, self.topic, client=self.name, on_change=self._reroute)
+        self._routes: Topology | None = None
         self._wake = asyncio.Event()
         self._backoff = Backoff()
         self._undelivered: dict[Entry, None] = {}
@@ -100,7 +103,7 @@ class Producer:
     @property
     def topology(self) -> Topology | None:
         """The newest layout that the producer routes by."""
-        return self._watch.current
+        return self._routes
 
     @property
     def pending_messages(self) -> int:
@@ -297,8 +300,7 @@ class Producer:
         return encode_publish(Publish(batch.request_id, batch.segment_id, batch.restart, data, parts))
 
     def _segment_of(self, batch: Batch) -> SegmentFrame | None:
-        topology = self._watch.current
-        return None if topology is None else topology.segments.get(batch.segment_id)
+        return None if self._routes is None else self._routes.segments.get(batch.segment_id)
 
     def _bucket_starts(self, batch: Batch) -> Sequence[int]:
         segment = self._segment_of(batch)
@@ -335,11 +337,24 @@ class Producer:
         body = {"code": frame.code, "reason": frame.reason, "fields": frame.fields, "hint": frame.hint}
         if frame.code == PermitsExceeded.code:
             raise error_from_json(body)
-        return self._outbox.on_refused(frame.segment_id, frame.request_id, frame.code, body, _now())
+        settled = self._outbox.on_refused(frame.segment_id, frame.request_id, frame.code, body, _now())
+        if frame.fields.get("successors"):
+            self._go_on_to(frame.fields)
+        return settled
+
+    def _go_on_to(self, fields: Mapping[str, Any]) -> None:
+        """Route by what came of a sealed segment, without waiting for the watch."""
+        successors = msgspec.convert(fields["successors"], list[SegmentFrame])
+        after = with_successors(self._routes, fields["epoch"], successors) if self._routes else None
+        if after is not None:
+            self._reroute(after)
 
     def _reroute(self, topology: Topology) -> None:
-        self._outbox.set_topology(topology)
-        self._wake.set()
+        """Follow a layout, unless a refusal told of a later one already."""
+        if self._routes is None or topology.epoch >= self._routes.epoch:
+            self._routes = topology
+            self._outbox.set_topology(topology)
+            self._wake.set()
 
     # Outcomes
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
+
+import msgspec
 
 from scalable.client.connection import Connection, ConnectionLost, Endpoint, open_connection
 from scalable.client.watch import CLOSED, Watch
 from scalable.domain.errors import TopicDeleted, TopicNotFound
+from scalable.domain.keyspace import FULL_RANGE
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -60,6 +63,12 @@ class Topology:
         return segment is not None and segment.state == "ACTIVE"
 
     @property
+    def is_complete(self) -> bool:
+        """Tell whether the active segments cover the hash space, each hash once."""
+        ends = [segment.end for segment in self.active]
+        return bool(ends) and [0, *(end + 1 for end in ends)] == [*self._starts, FULL_RANGE.end + 1]
+
+    @property
     def order(self) -> tuple[int, int, int]:
         """What orders two states of one name: a later life of the topic, a later revision, a later leader."""
         return self.incarnation, self.revision, self.term
@@ -97,6 +106,22 @@ def apply_delta(topology: Topology, frame: Delta) -> Topology:
         segments={**kept, **changed},
         detail=frame.detail or topology.detail,
     )
+
+
+def with_successors(topology: Topology, epoch: int, successors: Iterable[SegmentFrame]) -> Topology | None:
+    """Put what came of a sealed segment, as of an epoch, into an earlier layout.
+
+    None when nothing of it is new, or when it does not fit: then a part is missing, which the watch brings.
+    """
+    found = {segment.segmentId: segment for segment in successors}
+    segments = {**topology.segments, **found}
+    for parent_id in {parent_id for segment in found.values() for parent_id in segment.parentIds}:
+        parent = segments.get(parent_id)
+        if parent is not None:
+            segments[parent_id] = msgspec.structs.replace(parent, state="SEALED", nodeUrl=None)
+    after = replace(topology, epoch=epoch, segments=segments)
+    fits = epoch >= topology.epoch and after.is_complete
+    return after if fits and after.active != topology.active else None
 
 
 class TopologyWatch(Watch[Topology]):

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from django.conf import settings
+from msgspec import to_builtins
+
 from scalable import announce
 from scalable.domain.errors import (
     ScalableError,
@@ -21,11 +24,14 @@ from scalable.segments.port import AppendResult, CursorState, ReadResult, Segmen
 from scalable.segments.registry import segment_port
 from scalable.services.settling import find_cursor_of, settle_drained
 from scalable.services.topics import heal_topic
+from scalable.services.watching import segment_frame
 from scalable.store import subscriptions as store
-from scalable.store import topics
+from scalable.store import topics, watching
 from scalable.store.subscriptions import SubscriptionView
 
 NO_SEQUENCE = -1
+MAX_SUCCESSORS = 64
+"""With so many descendants a refusal does not name them: they are read once, not by each producer."""
 Result = TypeVar("Result")
 
 
@@ -179,12 +185,16 @@ def _position(segment: Segment, stats: SegmentStats) -> dict[str, Any]:
 
 
 def _terminated(incarnation: int, segment_id: int) -> SegmentTerminated:
-    known = store.find_segment(incarnation, segment_id)
-    if known is None:
-        return SegmentTerminated(segment_id=segment_id, epoch=0)
-    # A store outside the metadata database is terminated before the layout that has its children commits.
-    epoch = known.topic_epoch + 1 if known.segment.is_active else known.segment.sealed_epoch
-    return SegmentTerminated(segment_id=segment_id, epoch=epoch)
+    """Tell where to go on: to the descendants as they are now, so that nobody has to wait for the watch."""
+    epoch, line = watching.read_line(incarnation, segment_id, limit=MAX_SUCCESSORS + 1)
+    if line and line[0].is_active:
+        # A store outside the metadata database is terminated before the layout that has its children commits.
+        return SegmentTerminated(segment_id=segment_id, epoch=epoch + 1)
+    url = settings.SCALABLE_NODE_URL
+    successors = [to_builtins(segment_frame(segment, node_url=url)) for segment in line[1:]]
+    if len(successors) == MAX_SUCCESSORS:
+        successors = []
+    return SegmentTerminated(segment_id=segment_id, epoch=epoch, successors=successors)
 
 
 def _on_a_store(key: SegmentKey, act: Callable[[], Result]) -> Result:

@@ -28,6 +28,21 @@ SELECT namespace.tenant, namespace.name, topic.name, topic.epoch, topic.revision
  WHERE topic.id = %s
 """
 
+_LINE = """
+WITH RECURSIVE line AS (
+    SELECT segment_id, child_ids FROM scalable_segment
+     WHERE topic_id = %(topic_id)s AND segment_id = %(segment_id)s
+    UNION
+    SELECT child.segment_id, child.child_ids
+      FROM line JOIN scalable_segment AS child
+        ON child.topic_id = %(topic_id)s AND child.segment_id = ANY(line.child_ids)
+)
+SELECT segment.*, topic.epoch AS topic_epoch
+  FROM line JOIN scalable_segment AS segment USING (segment_id) JOIN scalable_topic AS topic
+    ON topic.id = segment.topic_id
+ WHERE segment.topic_id = %(topic_id)s ORDER BY segment_id LIMIT %(limit)s
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicHead:
@@ -72,6 +87,17 @@ def read_segments(incarnation: int, *, since_epoch: int = BEFORE_ALL_EPOCHS) -> 
     later = Q(created_epoch__gt=since_epoch) | Q(sealed_epoch__gt=since_epoch)
     rows = SegmentRow.objects.filter(later, topic_id=incarnation).order_by("segment_id")
     return [segment_value(row) for row in rows]
+
+
+def read_line(incarnation: int, segment_id: int, *, limit: int) -> tuple[int, list[Segment]]:
+    """A segment and what came of it, by id, with the epoch of the topic; all of one moment.
+
+    Epoch 0 and nothing when it is not there.
+    """
+    names = {"topic_id": incarnation, "segment_id": segment_id, "limit": limit}
+    rows = list(SegmentRow.objects.raw(_LINE, names))
+    epoch = rows[0].topic_epoch if rows else 0
+    return epoch, [segment_value(row) for row in rows]
 
 
 def read_policies(incarnation: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 from django.db import connection, transaction
+from msgspec import convert
 
 from launch.sandbox import LiveNode, ProcessFactory
 from scalable.domain.keyspace import FULL_RANGE, HashRange
@@ -13,7 +14,7 @@ from scalable.domain.operations import Outcome
 from scalable.services import messages, scaling, topics
 from scalable.services.topics import TopicView
 from scalable.wire.batch import Codec, Record, decode_batch, encode_batch
-from scalable.wire.frames import ErrorFrame, Publish, Receipt, Refused, Welcome, count_parts
+from scalable.wire.frames import ErrorFrame, Publish, Receipt, Refused, SegmentFrame, Welcome, count_parts
 from tests.api.peers import Peer, ask, batch, eventually, keys_in, socket
 from tests.topology import ACTOR, drive, make_topic
 
@@ -168,7 +169,12 @@ async def test_a_sealed_segment_costs_one_refusal_with_the_epoch(
             await sender.send()
         answers = [await peer.expect(Refused) for _ in range(40)]
         assert answers[0].code == "segment_terminated"
-        assert answers[0].fields == {"segment_id": 0, "epoch": 1}
+        assert (answers[0].fields["segment_id"], answers[0].fields["epoch"]) == (0, 1)
+        successors = convert(answers[0].fields["successors"], list[SegmentFrame])
+        assert [(each.segmentId, each.parentIds, each.state) for each in successors] == [
+            (2, [0], "ACTIVE"),
+            (3, [0], "ACTIVE"),
+        ]
         assert {frame.code for frame in answers[1:]} == {"stream_broken"}
         again = batch(keys_in(HashRange(0, 0x3FFF), 1), first_sequence=1)
         await peer.send(Publish(100, 2, False, again))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from scalable.client.batches import Batch
 from scalable.client.topology import Topology
 from scalable.domain.errors import BatchPartlyDuplicate, ScalableError, SegmentTerminated, StreamBroken
@@ -78,7 +80,10 @@ class ModelServer:
 
     def _append(self, segment: ModelSegment, batch: Batch) -> int | ScalableError:
         if segment.terminated:
-            return SegmentTerminated(segment_id=batch.segment_id, epoch=self.layout.epoch)
+            successors = [msgspec.to_builtins(frame) for frame in self._line(batch.segment_id)]
+            return SegmentTerminated(
+                segment_id=batch.segment_id, epoch=self.layout.epoch, successors=successors
+            )
         assert all(segment.hash_range.contains(entry.hash16) for entry in batch.entries), "wrong segment"
         hashes = [entry.hash16 for entry in batch.entries]
         first, last = batch.entries[0].sequence, batch.entries[-1].sequence
@@ -93,6 +98,12 @@ class ModelServer:
         return BatchPartlyDuplicate(
             segment_id=batch.segment_id, sequence=first, marks=[list(mark) for mark in flatten(segment.marks)]
         )
+
+    def _line(self, segment_id: int) -> list[SegmentFrame]:
+        """What came of a segment."""
+        children = self.layout.segments[segment_id].child_ids
+        below = {frame.segmentId: frame for child in children for frame in self._line(child)}
+        return [*(_frame(self.layout.segments[child]) for child in children), *below.values()]
 
     def stored(self) -> dict[str | None, list[bytes]]:
         """Everything by key, parents before children."""

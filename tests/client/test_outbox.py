@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
 from scalable.client.outbox import Outbox, Settled
 from scalable.client.outgoing import make_entry
-from scalable.domain.errors import ScalableError
+from scalable.client.topology import Topology, with_successors
+from scalable.domain.errors import ScalableError, SegmentTerminated
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.domain.operations import OperationKind
+from scalable.wire.frames import SegmentFrame
 from tests.client.model import ModelServer
 
 KEYS = [f"key-{number}" for number in range(24)]
@@ -28,12 +31,15 @@ class World:
         self.random = Random(seed)
         self.server = ModelServer()
         self.outbox = Outbox(BatchLimits(max_records=5, max_bytes=1 << 20, linger_seconds=0.0))
-        self.outbox.set_topology(self.server.topology())
+        self.routes = self.server.topology()
+        self.outbox.set_topology(self.routes)
         self.permits = permits
         self.to_server: deque[Batch] = deque()
         self.to_client: deque[tuple[Batch, int | ScalableError]] = deque()
         self.sent: dict[str | None, list[bytes]] = {}
         self.settled: Counter[bytes] = Counter()
+        self.told = self.random.choice([0.0, 0.5, 1.0])
+        self.told_late: list[Topology] = []
         self.now = 0.0
         self.number = 0
 
@@ -65,7 +71,16 @@ class World:
         if isinstance(answer, int):
             return self.outbox.on_receipt(batch.segment_id, batch.request_id, answer, duplicate=answer < 0)
         body = answer.to_json()
-        return self.outbox.on_refused(batch.segment_id, batch.request_id, answer.code, body, self.now)
+        settled = self.outbox.on_refused(batch.segment_id, batch.request_id, answer.code, body, self.now)
+        if isinstance(answer, SegmentTerminated) and self.random.random() < self.told:
+            successors = msgspec.convert(answer.successors, list[SegmentFrame])
+            self._route_by(with_successors(self.routes, answer.epoch, successors))
+        return settled
+
+    def _route_by(self, topology: Topology | None) -> None:
+        if topology is not None and topology.epoch >= self.routes.epoch:
+            self.routes = topology
+            self.outbox.set_topology(topology)
 
     def _note(self, outcomes: list[Settled]) -> None:
         for settled in outcomes:
@@ -81,7 +96,11 @@ class World:
             self.server.reshape(OperationKind.SPLIT, [self.random.choice(active)])
 
     def learn(self) -> None:
-        self.outbox.set_topology(self.server.topology())
+        """The watch tells a layout, of now or of a while ago."""
+        self.told_late.append(self.server.topology())
+        late = self.random.randrange(len(self.told_late))
+        self._route_by(self.told_late[late])
+        del self.told_late[: late + 1]
 
     def cut_wire(self) -> None:
         """Some of what was sent is still processed by the server, none of the answers arrives."""
@@ -94,7 +113,7 @@ class World:
 
     def finish(self) -> None:
         """Let everything happen until nothing is left; a stuck outbox fails."""
-        self.learn()
+        self._route_by(self.server.topology())
         for _ in range(20_000):
             self.now += 0.1
             self.take()
@@ -167,7 +186,8 @@ class NumberedWorld(World):
     def die(self) -> None:
         self.cut_wire()
         self.outbox = Outbox(BatchLimits(max_records=5, max_bytes=1 << 20, linger_seconds=0.0))
-        self.outbox.set_topology(self.server.topology())
+        self.routes = self.server.topology()
+        self.outbox.set_topology(self.routes)
         for message in self.log:
             if not self.settled[message[1]]:
                 self._put(message)
@@ -186,6 +206,7 @@ def test_numbers_of_the_application_survive_its_death(seed: int, steps: int) -> 
 
 def test_a_seal_under_full_flight_costs_no_more_than_one_refusal_per_batch() -> None:
     world = World(seed=7, permits=64)
+    world.told = 0.0
     for _ in range(500):
         world.add()
     for _ in range(64):

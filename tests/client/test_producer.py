@@ -8,8 +8,11 @@ from collections import Counter
 from itertools import cycle
 
 import pytest
+from django.db import connections
+from pytest_django import Settings
 
 from launch.process import ManagedProcess
+from launch.sandbox import ProcessFactory
 from scalable.client import Admin, BatchLimits, MessageId, Producer
 from scalable.client.connection import ConnectionLost
 from scalable.domain.errors import (
@@ -19,9 +22,13 @@ from scalable.domain.errors import (
     TopicNotFound,
     Unauthenticated,
 )
+from scalable.domain.operations import OperationKind
+from scalable.services import scaling
+from scalable.services.topics import TopicView
 from tests.client.proxy import Relay
 from tests.client.reading import stored_records, values_by_key
 from tests.processes import LiveNode
+from tests.topology import ACTOR, drive, make_topic, request
 
 MIB = 1024 * 1024
 
@@ -97,6 +104,32 @@ def _reshape(admin: Admin, topic: str, turn: int) -> None:
         admin.merge(topic, active[:2])
     else:
         admin.split(topic, active[-1] if turn % 2 else active[0])
+
+
+async def test_a_split_that_the_watch_does_not_tell_is_told_by_the_refusal(
+    processes: ProcessFactory, settings: Settings
+) -> None:
+    settings.SCALABLE_HINTS_ENABLED = False
+    node = processes.node(SCALABLE_WATCH_RESYNC_SECONDS="600")
+    topic = await asyncio.to_thread(make_topic, segments=1)
+    async with Producer(node.url, topic.name, node.admin_token) as producer:
+        await producer.send("a", b"before")
+        for kind, children in ((OperationKind.SPLIT, {1, 2}), (OperationKind.MERGE, {3})):
+            await asyncio.to_thread(_reshape_unheard, topic, kind)
+            async with asyncio.timeout(60):
+                assert (await producer.send("a", b"after")).segment_id in children
+        assert producer.topology is not None
+        assert (producer.topology.epoch, [each.segmentId for each in producer.topology.active]) == (2, [3])
+
+
+def _reshape_unheard(topic: TopicView, kind: OperationKind) -> None:
+    try:
+        if kind is OperationKind.SPLIT:
+            drive(request(kind, topic))
+        else:
+            drive(scaling.request_merge(name=topic.name, segment_ids=[1, 2], actor=ACTOR))
+    finally:
+        connections.close_all()
 
 
 async def _send_until(producer: Producer, done: asyncio.Event) -> dict[str | None, list[bytes]]:

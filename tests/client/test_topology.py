@@ -8,7 +8,7 @@ import pytest
 
 from launch.process import ManagedProcess
 from scalable.client import Admin, Endpoint, TopologyWatch
-from scalable.client.topology import RevisionGap, Topology, apply_delta
+from scalable.client.topology import RevisionGap, Topology, apply_delta, with_successors
 from scalable.domain.errors import TopicDeleted
 from scalable.domain.names import TopicName
 from scalable.wire.frames import Delta, SegmentFrame
@@ -59,13 +59,15 @@ async def test_a_deleted_topic_ends_the_watch_even_when_its_name_is_taken_again(
             await watch.wait_for(lambda _: False, timeout_seconds=10)
 
 
-def segment(segment_id: int, start: int, end: int, *, state: str = "ACTIVE") -> SegmentFrame:
+def segment(
+    segment_id: int, start: int, end: int, *, state: str = "ACTIVE", parents: tuple[int, ...] = ()
+) -> SegmentFrame:
     return SegmentFrame(
         segmentId=segment_id,
         start=start,
         end=end,
         state="ACTIVE" if state == "ACTIVE" else "SEALED",
-        parentIds=[],
+        parentIds=list(parents),
         childIds=[],
         createdAtEpoch=0,
         sealedAtEpoch=0,
@@ -108,3 +110,36 @@ def test_a_hash_finds_the_active_segment_of_its_range() -> None:
     assert [held.find_active(at).segmentId for at in (0, 0x7FFF, 0x8000, 0xFFFF)] == [1, 1, 2, 2]
     assert not held.is_active(0)
     assert not held.is_active(7)
+
+
+def active_ids(found: Topology | None) -> list[int]:
+    assert found is not None
+    return [each.segmentId for each in found.active]
+
+
+def test_successors_of_a_sealed_segment_complete_a_layout() -> None:
+    held = topology(segment(0, 0, 0x7FFF), segment(1, 0x8000, 0xFFFF))
+    split = with_successors(
+        held, 1, [segment(2, 0, 0x3FFF, parents=(0,)), segment(3, 0x4000, 0x7FFF, parents=(0,))]
+    )
+    assert (active_ids(split), split and split.epoch) == ([2, 3, 1], 1)
+    merged = with_successors(held, 1, [segment(2, 0, 0xFFFF, parents=(0, 1))])
+    assert active_ids(merged) == [2]
+    both = [
+        segment(2, 0, 0xFFFF, state="SEALED", parents=(0, 1)),
+        segment(3, 0, 0x7FFF, parents=(2,)),
+        segment(4, 0x8000, 0xFFFF, parents=(2,)),
+    ]
+    assert active_ids(with_successors(held, 2, both)) == [3, 4]
+    assert active_ids(held) == [0, 1], "what is held stays as it is"
+
+
+def test_successors_that_do_not_fit_or_are_not_new_change_nothing() -> None:
+    held = topology(segment(0, 0, 0x7FFF), segment(1, 0x8000, 0xFFFF))
+    half = [segment(2, 0, 0x3FFF, parents=(0,))]
+    assert with_successors(held, 1, half) is None
+    children = [*half, segment(3, 0x4000, 0x7FFF, parents=(0,))]
+    later = with_successors(held, 3, children)
+    assert later is not None
+    assert with_successors(later, 2, [segment(4, 0, 0x7FFF, parents=(2, 3))]) is None, "an older epoch"
+    assert with_successors(later, 3, children) is None

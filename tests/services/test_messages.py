@@ -14,11 +14,12 @@ from scalable.domain.errors import (
     TopicDeleted,
     TopicNotFound,
 )
+from scalable.domain.keyspace import FULL_RANGE
 from scalable.domain.operations import OperationKind
 from scalable.segments.memory import MemorySegments
 from scalable.segments.port import AppendResult
 from scalable.segments.registry import use_port
-from scalable.services import messages, topics
+from scalable.services import messages, scaling, topics
 from scalable.services.topics import TopicView
 from scalable.wire.batch import Record, encode_batch
 from tests.services.group import Group
@@ -71,13 +72,44 @@ def test_a_sealed_segment_names_the_epoch_of_its_children() -> None:
     assert refused.value.epoch == topics.get_topic(name=topic.name).epoch == 1
 
 
+def refusal(topic: TopicView, segment_id: int) -> SegmentTerminated:
+    """Why a segment takes no batch."""
+    with pytest.raises(SegmentTerminated) as refused:
+        append(topic, segment_id, batch())
+    return refused.value
+
+
+def named(error: SegmentTerminated) -> list[tuple[int, str]]:
+    """The successors that a refusal names, with their states."""
+    return [(each["segmentId"], each["state"]) for each in error.successors]
+
+
+def test_a_sealed_segment_names_all_that_came_of_it() -> None:
+    topic = make_topic(segments=2)
+    drive(scaling.request_merge(name=topic.name, segment_ids=[0, 1], actor=ACTOR))
+    assert named(refusal(topic, 1)) == [(2, "ACTIVE")]
+    drive(scaling.request_split(name=topic.name, segment_id=2, actor=ACTOR))
+    error = refusal(topic, 1)
+    assert (error.epoch, named(error)) == (2, [(2, "SEALED"), (3, "ACTIVE"), (4, "ACTIVE")])
+    assert named(refusal(topic, 2)) == [(3, "ACTIVE"), (4, "ACTIVE")]
+
+
+def test_a_refusal_names_no_crowd_of_successors() -> None:
+    topic = make_topic(segments=1)
+    parts = FULL_RANGE.parts(messages.MAX_SUCCESSORS + 1)
+    boundaries = [part.start for part in parts][1:]
+    drive(scaling.request_split(name=topic.name, segment_id=0, boundaries=boundaries, actor=ACTOR))
+    error = refusal(topic, 0)
+    assert (error.epoch, error.successors) == (1, [])
+
+
 def test_a_segment_that_is_terminated_before_its_layout_names_the_next_epoch() -> None:
     with use_port(MemorySegments()) as port:
         topic = make_topic(segments=1)
         port.terminate(Group(topic).key(0), fence=None)
         with pytest.raises(SegmentTerminated) as refused:
             append(topic, 0, batch())
-    assert refused.value.epoch == topic.epoch + 1
+    assert (refused.value.epoch, refused.value.successors) == (topic.epoch + 1, [])
 
 
 def test_what_is_not_there_is_named() -> None:

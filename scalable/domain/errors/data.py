@@ -8,12 +8,16 @@ from scalable.domain.errors.base import ScalableError
 
 
 class SegmentTerminated(ScalableError):
-    """The segment {segment_id} takes no more messages; epoch {epoch} or a later one has its children."""
+    """The segment {segment_id} takes no more messages; epoch {epoch} or a later one has its children.
+
+    `successors` gives its descendants as of that epoch, as a watch shows them, where they are few.
+    """
 
     code = "segment_terminated"
     hint_template = "Wait for the layout of that epoch and send the same sequence numbers to the children."
     segment_id: int
     epoch: int
+    successors: list[dict[str, Any]] = []
 
 
 class SegmentStoreMissing(ScalableError):
