@@ -6,8 +6,10 @@ are compared with the stamp of the last change every few seconds, so that a lost
 
 import threading
 import time
+from copy import copy
 
 from django.conf import settings
+from django.db import Error
 
 from scalable import announce
 from scalable.store import access as store
@@ -27,6 +29,8 @@ class RuleCache:
         self._read_at: float | None = None
         self._changes = 0
         self._changes_read = -1
+        self._failures = 0
+        self._failure = Error()
 
     @property
     def fresh(self) -> Rules | None:
@@ -43,20 +47,32 @@ class RuleCache:
 
     def current(self) -> Rules:
         """The rules, read or compared first where that is due; raises what the database raises."""
-        return self.fresh or self._refresh_unless_fresh()
+        return self.fresh or self._in_turn(fresh_will_do=True)
 
     def refresh(self) -> Rules:
         """Compare with the stamp now, and read again if it moved; raises what the database raises."""
-        with self._lock:
-            return self._refresh()
+        return self._in_turn(fresh_will_do=False)
 
     def outdate(self) -> None:
         """Compare with the stamp before the next check, because something may have changed."""
         self._changes += 1
 
-    def _refresh_unless_fresh(self) -> Rules:
+    def _in_turn(self, *, fresh_will_do: bool) -> Rules:
+        """Read when it is this thread's turn; what fails meanwhile has failed for all that wait.
+
+        Else each would wait for a database that is away as long as all those before it together.
+        """
+        failures = self._failures
         with self._lock:
-            return self.fresh or self._refresh()
+            if fresh_will_do and (fresh := self.fresh):
+                return fresh
+            if self._failures != failures:
+                raise copy(self._failure)
+            try:
+                return self._refresh()
+            except Error as error:
+                self._failures, self._failure = self._failures + 1, copy(error)
+                raise
 
     def _refresh(self) -> Rules:
         changes, begun_at = self._changes, time.monotonic()

@@ -15,7 +15,7 @@ from django.db import DEFAULT_DB_ALIAS
 from django.db.backends.postgresql import base
 from psycopg_pool import PoolTimeout
 
-LOOK_SECONDS = 1.0
+LOOK_SECONDS = 0.5
 """The time-out of the pool: for so long a caller waits before it looks whether that is in vain."""
 PATIENCE_SECONDS = 10.0
 """For so long it waits for a connection that others use."""
