@@ -16,6 +16,7 @@ from scalable.domain.layout import Layout, Segment
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import CursorBacklog, SegmentKey, StoredBatch
 from scalable.segments.registry import segment_port
+from scalable.store import checkpoints
 from scalable.store.subscriptions import SubscriptionView
 from scalable.store.topics import TopicView
 from scalable.wire.batch import Record, decode_batch
@@ -105,13 +106,19 @@ class Backlog:
 def backlog_of(subscription: SubscriptionView, layout: Layout) -> Backlog:
     """Count one subscription's backlog."""
     found = segment_port().backlogs(incarnation=subscription.incarnation, subscription=subscription.name)
-    return _backlog(subscription, layout, _by_place(found))
+    return _backlog(subscription, layout, _by_place(found), _ended([subscription]))
 
 
 def backlogs_of(topic: TopicView, subscriptions: Sequence[SubscriptionView]) -> list[Backlog]:
     """Count the backlogs of several subscriptions of a topic, in their order."""
-    found = _by_place(segment_port().backlogs(incarnation=topic.incarnation))
-    return [_backlog(subscription, topic.layout, found) for subscription in subscriptions]
+    found, ended = _by_place(segment_port().backlogs(incarnation=topic.incarnation)), _ended(subscriptions)
+    return [_backlog(subscription, topic.layout, found, ended) for subscription in subscriptions]
+
+
+def _ended(subscriptions: Sequence[SubscriptionView]) -> Mapping[int, frozenset[int]]:
+    """Give for each CHECKPOINT group the segments that it has read to the end."""
+    groups = [each.subscription_id for each in subscriptions if each.type is SubscriptionType.CHECKPOINT]
+    return checkpoints.ended(groups) if groups else {}
 
 
 def _by_place(found: Sequence[CursorBacklog]) -> dict[tuple[int, str], CursorBacklog]:
@@ -119,7 +126,10 @@ def _by_place(found: Sequence[CursorBacklog]) -> dict[tuple[int, str], CursorBac
 
 
 def _backlog(
-    subscription: SubscriptionView, layout: Layout, found: Mapping[tuple[int, str], CursorBacklog]
+    subscription: SubscriptionView,
+    layout: Layout,
+    found: Mapping[tuple[int, str], CursorBacklog],
+    ended: Mapping[int, frozenset[int]],
 ) -> Backlog:
     segments, look = {}, Look(LOOK_BYTES)
     for segment_id, segment in sorted(layout.segments.items()):
@@ -128,8 +138,11 @@ def _backlog(
         if len(cursors) == len(names):  # else its store is being made, or goes with its topic
             segments[segment_id] = _segment_backlog(subscription.incarnation, segment, cursors, look)
     pending = {key: each.messages for key, each in segments.items()}
+    drained = drained_segments(layout, pending)
+    if subscription.type is SubscriptionType.CHECKPOINT:  # its cursors only hold back pruning
+        drained = ended.get(subscription.subscription_id, frozenset())
     ordered = subscription.type is not SubscriptionType.QUEUE
-    waiting = waits(layout, pending, drained_segments(layout, pending), limit=WAITS_LIMIT) if ordered else {}
+    waiting = waits(layout, pending, drained, limit=WAITS_LIMIT) if ordered else {}
     return Backlog(segments, {key: waiting[key] for key in waiting if pending.get(key)})
 
 

@@ -1,6 +1,6 @@
 """Where members of a CHECKPOINT group stopped, by segment, and what is remembered of pruned segments."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from django.db.models import F
 
@@ -12,6 +12,15 @@ def positions(subscription_id: int) -> dict[int, int]:
     """Read where the last owner of each segment stopped; segments of which nobody said so are left out."""
     rows = Assignment.objects.filter(subscription_id=subscription_id, position__isnull=False)
     return {segment_id: position or 0 for segment_id, position in rows.values_list("segment_id", "position")}
+
+
+def ended(subscription_ids: Collection[int]) -> Mapping[int, frozenset[int]]:
+    """Read by group which segments it has read to the end."""
+    found: dict[int, set[int]] = {}
+    rows = Assignment.objects.filter(subscription_id__in=subscription_ids, drained=True)
+    for subscription_id, segment_id in rows.values_list("subscription_id", "segment_id"):
+        found.setdefault(subscription_id, set()).add(segment_id)
+    return {subscription_id: frozenset(segment_ids) for subscription_id, segment_ids in found.items()}
 
 
 def write_position(subscription_id: int, segment_id: int, position: int) -> None:

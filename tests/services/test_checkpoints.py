@@ -15,7 +15,15 @@ from scalable.domain.errors import (
 from scalable.domain.operations import OperationKind
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.registry import segment_port
-from scalable.services import assignment, checkpoints, controller, pruning, subscriptions
+from scalable.services import (
+    assignment,
+    checkpoints,
+    controller,
+    membership,
+    pruning,
+    subscription_stats,
+    subscriptions,
+)
 from scalable.services.topics import TopicView
 from scalable.store.subscriptions import SubscriptionView
 from tests.services.group import Group, leader_of
@@ -76,6 +84,22 @@ def test_a_reported_end_opens_the_children_and_may_be_reported_again() -> None:
     group.end("a", 0, 3, generation)
     assert group.owners() == {1: "a", 2: "a"}
     assert group.floor(0) == 0, "an end lets nothing go"
+
+
+def test_stats_say_what_waits_for_a_reported_end_and_not_for_a_commit() -> None:
+    group = split_group()
+    for segment_id in (1, 2):
+        append(group.topic, segment_id, "4")
+
+    def waiting() -> set[int]:
+        found = subscription_stats.subscription_stats(name=group.topic.name, subscription="s")
+        return set(found.backlog.waits)
+
+    group.commit(s0=3)
+    assert waiting() == {1, 2} == set(membership.membership(subscription_id=group.subscription_id).waits)
+    group.restore(s0=0)
+    group.end("a", 0, 3)
+    assert waiting() == set()
 
 
 def test_only_the_owner_reports_an_end() -> None:
