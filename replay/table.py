@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 
 from rich.console import Console
 from rich.table import Table
 
 from replay.measures import Measures
 
-COLUMNS = (
+COLUMNS: tuple[tuple[str, Callable[[Measures], str]], ...] = (
     ("trace", lambda each: each.trace),
     ("rule", lambda each: each.profile),
     ("keys", lambda each: each.keys),
@@ -23,19 +24,29 @@ COLUMNS = (
     ("converged after step", lambda each: _seconds(each.converged_after_step_seconds)),
 )
 
+LEAST_WIDTH = 112
+"""Words of the headings are never cut, on a narrower terminal or in a file either."""
+
 
 def _seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:g} s"
 
 
-def show(results: Iterable[Measures], console: Console) -> None:
-    """Print results as a table."""
-    table = Table()
-    for number, (name, _) in enumerate(COLUMNS):
-        table.add_column(name, justify="left" if number < 3 else "right")
-    for each in results:
-        table.add_row(*(cell(each) for _, cell in COLUMNS))
-    console.print(table)
+def show(results: Sequence[Measures], console: Console) -> None:
+    """Print a table for each trace, with the columns in which something stands."""
+    console.width = max(console.width, LEAST_WIDTH)
+    for (trace, keys), group in groupby(results, key=lambda each: (each.trace, each.keys)):
+        rows = list(group)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        shown = [(name, cell) for name, cell in COLUMNS[3:] if any(map(cell, rows))]
+        table.add_column("rule", no_wrap=True)
+        for name, _ in shown:
+            table.add_column(name, justify="right", min_width=max(map(len, name.split())))
+        for each in rows:
+            table.add_row(each.profile, *(cell(each) for _, cell in shown))
+        console.print(f"{trace}, {keys} keys", style="bold")
+        console.print(table)
+        console.print()
 
 
 def markdown(results: Iterable[Measures]) -> str:

@@ -154,6 +154,15 @@ def test_traces_that_cannot_be_read_say_why(content: str, tmp_path: Path) -> Non
     assert command.main(["--trace", str(file), "--profile", "ydb"]) == 2
 
 
+def test_no_word_of_the_table_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--trace", "step", "--trace", "nyc_taxi", "--profile", "recommended", "--points", "40"]
+    assert command.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert "…" not in printed
+    for word in ("nyc_taxi", "recommended", "violation", "clairvoyant", "converged"):
+        assert word in printed
+
+
 def test_the_command_gives_json_and_a_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy, picture = tmp_path / "policy.json", tmp_path / "picture.png"
     policy.write_text('{"maxSegments": 12}')
