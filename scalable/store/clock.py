@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from django.db import connection
-from django.db.models import DateTimeField, Func, Value
+from django.db.models import BigIntegerField, DateTimeField, Func, Value
 from django.db.models.expressions import CombinedExpression
 
 
@@ -12,6 +12,13 @@ class ClockTimestamp(Func):
 
     function = "clock_timestamp"
     output_field = DateTimeField()
+
+
+class Milliseconds(Func):
+    """A timestamp as milliseconds since the epoch, reckoned by the database."""
+
+    template = "(extract(epoch FROM %(expressions)s) * 1000)::bigint"
+    output_field = BigIntegerField()
 
 
 def seconds_from_now(seconds: float) -> CombinedExpression:

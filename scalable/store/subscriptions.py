@@ -21,7 +21,7 @@ from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.models import Assignment, ConsumerRegistration, Segment, Subscription, Topic
 from scalable.store import evaluations
 from scalable.store.clock import ClockTimestamp, milliseconds, moment, optional_milliseconds
-from scalable.store.topics import segment_value
+from scalable.store.segment_rows import read_segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +90,21 @@ def session_graces(incarnations: Collection[int]) -> list[tuple[int, float | Non
 
 def read_layout(incarnation: int) -> Layout:
     """The layout of a topic, without a lock; raises TopicNotFound."""
-    rows = list(
-        Segment.objects.filter(topic_id=incarnation).annotate(
-            topic_epoch=F("topic__epoch"), topic_next_segment_id=F("topic__next_segment_id")
-        )
+    rows = read_segments(
+        Segment.objects.filter(topic_id=incarnation), "topic__epoch", "topic__next_segment_id"
     )
     if not rows:
         raise TopicNotFound(topic=f"#{incarnation}")
-    segments = {row.segment_id: segment_value(row) for row in rows}
-    return Layout(rows[0].topic_epoch, rows[0].topic_next_segment_id, segments)
+    epoch, next_segment_id = rows[0][1]
+    return Layout(epoch, next_segment_id, {segment.segment_id: segment for segment, _ in rows})
 
 
 def find_segment(incarnation: int, segment_id: int) -> SegmentInTopic | None:
     """A segment with the epoch of its topic, or None."""
     rows = Segment.objects.filter(topic_id=incarnation, segment_id=segment_id)
-    row = rows.annotate(topic_epoch=F("topic__epoch")).first()
-    return None if row is None else SegmentInTopic(segment_value(row), row.topic_epoch)
+    for segment, (topic_epoch,) in read_segments(rows, "topic__epoch"):
+        return SegmentInTopic(segment, topic_epoch)
+    return None
 
 
 # Subscriptions.

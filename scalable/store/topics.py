@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, connection, transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 
 from scalable.domain.cursors import cursor_names
 from scalable.domain.errors import (
@@ -16,17 +16,16 @@ from scalable.domain.errors import (
     TopicExists,
     TopicNotFound,
 )
-from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout, Segment, SegmentState
 from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind
-from scalable.domain.segment import NOT_SEALED_MS
 from scalable.models import ControllerLease, Namespace, Subscription
 from scalable.models import Segment as SegmentRow
 from scalable.models import Topic as TopicRow
 from scalable.store import evaluations
 from scalable.store.clock import milliseconds, moment, optional_milliseconds
 from scalable.store.retention import write_history
+from scalable.store.segment_rows import read_segments, segment_columns
 
 _NAMESPACE_TO_USE = "SELECT id, deleting FROM scalable_namespace WHERE tenant = %s AND name = %s FOR SHARE"
 
@@ -63,14 +62,20 @@ class TopicView:
 
 def read(name: TopicName) -> TopicView:
     """Read a topic; layout, epoch and revision are of one moment. Raises TopicNotFound."""
-    rows = list(_with_versions(SegmentRow.objects.filter(**_named(name, "topic__"))))
-    topic = TopicRow.objects.select_related("namespace").filter(pk=rows[0].topic_id).first() if rows else None
+    rows = read_segments(
+        SegmentRow.objects.filter(**_named(name, "topic__")),
+        "topic_id",
+        "topic__epoch",
+        "topic__revision",
+        "topic__next_segment_id",
+    )
+    incarnation, *versions = rows[0][1] if rows else (None,)
+    topic = TopicRow.objects.select_related("namespace").filter(pk=incarnation).first() if rows else None
     if topic is None:
         raise TopicNotFound(topic=str(name))
     # The segments came with the versions that they belong to; the row was read a moment later.
-    topic.epoch, topic.revision = rows[0].topic_epoch, rows[0].topic_revision
-    topic.next_segment_id = rows[0].topic_next_segment_id
-    return _view(topic, rows)
+    topic.epoch, topic.revision, topic.next_segment_id = versions
+    return _view(topic, [segment for segment, _ in rows])
 
 
 def find_name(incarnation: int) -> TopicName | None:
@@ -101,9 +106,11 @@ def read_many(incarnations: Collection[int]) -> list[TopicView]:
 
 
 def _views(rows: Sequence[TopicRow]) -> list[TopicView]:
-    segments: dict[int, list[SegmentRow]] = {row.pk: [] for row in rows}
-    for segment in SegmentRow.objects.filter(topic_id__in=segments):
-        segments[segment.topic_id].append(segment)
+    segments: dict[int, list[Segment]] = {row.pk: [] for row in rows}
+    for segment, (incarnation,) in read_segments(
+        SegmentRow.objects.filter(topic_id__in=segments), "topic_id"
+    ):
+        segments[incarnation].append(segment)
     return [_view(row, segments[row.pk]) for row in rows]
 
 
@@ -219,7 +226,7 @@ def write_layout(
     changed = [segment for key, segment in layout.segments.items() if before.get(key) not in (None, segment)]
     # Sealed first: the exclusion constraint is checked at once.
     for segment in sorted(changed, key=lambda segment: segment.is_active):
-        _segment_rows(topic.incarnation, segment.segment_id).update(**_columns(segment))
+        _segment_rows(topic.incarnation, segment.segment_id).update(**segment_columns(segment))
     added = layout.segments.keys() - before.keys()
     _insert_segments(topic.incarnation, (layout.segments[key] for key in added))
     gone = [segment for key, segment in before.items() if key not in layout.segments]
@@ -315,28 +322,22 @@ def _open_namespace_id(tenant: str, namespace: str) -> int:
     return row[0]
 
 
-def _with_versions(rows: QuerySet[SegmentRow]) -> Any:
-    return rows.annotate(
-        topic_epoch=F("topic__epoch"),
-        topic_revision=F("topic__revision"),
-        topic_next_segment_id=F("topic__next_segment_id"),
-    )
-
-
 def _lock(rows: QuerySet[TopicRow], title: str, *, to_delete: bool = False) -> TopicView:
     topic = rows.select_related("namespace").select_for_update(no_key=not to_delete, of=("self",)).first()
     if topic is None:
         raise TopicNotFound(topic=title)
     # A statement of its own: one that waited for the lock would still see the segments of before.
-    return _view(topic, SegmentRow.objects.filter(topic_id=topic.pk))
+    return _view(
+        topic, [segment for segment, _ in read_segments(SegmentRow.objects.filter(topic_id=topic.pk))]
+    )
 
 
 def _name(topic: TopicRow) -> TopicName:
     return TopicName(topic.namespace.tenant, topic.namespace.name, topic.name)
 
 
-def _view(topic: TopicRow, segments: Iterable[SegmentRow]) -> TopicView:
-    by_id = {row.segment_id: segment_value(row) for row in segments}
+def _view(topic: TopicRow, segments: Iterable[Segment]) -> TopicView:
+    by_id = {segment.segment_id: segment for segment in segments}
     return TopicView(
         name=_name(topic),
         incarnation=topic.pk,
@@ -352,44 +353,13 @@ def _view(topic: TopicRow, segments: Iterable[SegmentRow]) -> TopicView:
     )
 
 
-def segment_value(row: SegmentRow) -> Segment:
-    """Turn a segment's row into the domain's value."""
-    return Segment(
-        segment_id=row.segment_id,
-        hash_range=HashRange(row.hash_start, row.hash_end),
-        state=SegmentState(row.state),
-        parent_ids=tuple(row.parent_ids),
-        child_ids=tuple(row.child_ids),
-        created_epoch=row.created_epoch,
-        sealed_epoch=row.sealed_epoch,
-        created_at_ms=milliseconds(row.created_at),
-        sealed_at_ms=NOT_SEALED_MS if row.sealed_at is None else milliseconds(row.sealed_at),
-        entry_bucket_splits=tuple(row.entry_bucket_splits),
-    )
-
-
-def _columns(segment: Segment) -> dict[str, Any]:
-    return {
-        "hash_start": segment.hash_range.start,
-        "hash_end": segment.hash_range.end,
-        "state": segment.state.value,
-        "parent_ids": list(segment.parent_ids),
-        "child_ids": list(segment.child_ids),
-        "entry_bucket_splits": list(segment.entry_bucket_splits),
-        "created_epoch": segment.created_epoch,
-        "sealed_epoch": segment.sealed_epoch,
-        "created_at": moment(segment.created_at_ms),
-        "sealed_at": None if segment.is_active else moment(segment.sealed_at_ms),
-    }
-
-
 def _segment_rows(incarnation: int, segment_id: int) -> QuerySet[SegmentRow]:
     return SegmentRow.objects.filter(topic_id=incarnation, segment_id=segment_id)
 
 
 def _insert_segments(incarnation: int, segments: Iterable[Segment]) -> None:
     rows: Sequence[SegmentRow] = [
-        SegmentRow(topic_id=incarnation, segment_id=segment.segment_id, **_columns(segment))
+        SegmentRow(topic_id=incarnation, segment_id=segment.segment_id, **segment_columns(segment))
         for segment in segments
     ]
     SegmentRow.objects.bulk_create(rows, batch_size=1_000)

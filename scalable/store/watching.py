@@ -7,12 +7,13 @@ from typing import Any
 
 from django.db import connection, transaction
 from django.db.models import Q
+from django.db.models.expressions import RawSQL
 
 from scalable.domain.names import TopicName
 from scalable.domain.segment import Segment
 from scalable.models import Segment as SegmentRow
 from scalable.models import Topic as TopicRow
-from scalable.store.topics import segment_value
+from scalable.store.segment_rows import read_segments as read_rows
 
 BEFORE_ALL_EPOCHS = -1
 
@@ -31,16 +32,13 @@ SELECT namespace.tenant, namespace.name, topic.name, topic.epoch, topic.revision
 _LINE = """
 WITH RECURSIVE line AS (
     SELECT segment_id, child_ids FROM scalable_segment
-     WHERE topic_id = %(topic_id)s AND segment_id = %(segment_id)s
+     WHERE topic_id = %s AND segment_id = %s
     UNION
     SELECT child.segment_id, child.child_ids
       FROM line JOIN scalable_segment AS child
-        ON child.topic_id = %(topic_id)s AND child.segment_id = ANY(line.child_ids)
+        ON child.topic_id = %s AND child.segment_id = ANY(line.child_ids)
 )
-SELECT segment.*, topic.epoch AS topic_epoch
-  FROM line JOIN scalable_segment AS segment USING (segment_id) JOIN scalable_topic AS topic
-    ON topic.id = segment.topic_id
- WHERE segment.topic_id = %(topic_id)s ORDER BY segment_id LIMIT %(limit)s
+SELECT segment_id FROM line
 """
 
 
@@ -86,7 +84,7 @@ def read_segments(incarnation: int, *, since_epoch: int = BEFORE_ALL_EPOCHS) -> 
     """The segments of a topic that were made or sealed after an epoch, by id; without one, all."""
     later = Q(created_epoch__gt=since_epoch) | Q(sealed_epoch__gt=since_epoch)
     rows = SegmentRow.objects.filter(later, topic_id=incarnation).order_by("segment_id")
-    return [segment_value(row) for row in rows]
+    return [segment for segment, _ in read_rows(rows)]
 
 
 def read_line(incarnation: int, segment_id: int, *, limit: int) -> tuple[int, list[Segment]]:
@@ -94,10 +92,10 @@ def read_line(incarnation: int, segment_id: int, *, limit: int) -> tuple[int, li
 
     Epoch 0 and nothing when it is not there.
     """
-    names = {"topic_id": incarnation, "segment_id": segment_id, "limit": limit}
-    rows = list(SegmentRow.objects.raw(_LINE, names))
-    epoch = rows[0].topic_epoch if rows else 0
-    return epoch, [segment_value(row) for row in rows]
+    line = RawSQL(_LINE, (incarnation, segment_id, incarnation))
+    rows = SegmentRow.objects.filter(topic_id=incarnation, segment_id__in=line).order_by("segment_id")
+    found = read_rows(rows[:limit], "topic__epoch")
+    return found[0][1][0] if found else 0, [segment for segment, _ in found]
 
 
 def read_policies(incarnation: int) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
