@@ -27,7 +27,7 @@ DOOR = "scalable.door"
 """Where a view leaves the route that led to it, in the scope of its request."""
 OTHER = "other"
 REQUEST_ID_HEADER = b"x-request-id"
-SOCKETS = frozenset({"lookup", "produce", "consume", "queue", "controller", "watch-topics"})
+SOCKETS = frozenset({"lookup", "topics", "produce", "consume", "queue", "controller"})
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _METHODS = frozenset({"GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS", "PATCH"})
 

@@ -16,7 +16,8 @@ from pythonjsonlogger.json import JsonFormatter
 
 from scalable import trace
 from scalable.api.executor import ServiceExecutor
-from scalable.api.observing import Observed, request_id_of, shown
+from scalable.api.observing import SOCKETS, Observed, request_id_of, shown
+from scalable.api.sockets.routing import doors
 from scalable.client import Admin, Endpoint, Producer, TopologyWatch
 from scalable.domain.names import TopicName
 from tests.processes import LiveNode
@@ -40,6 +41,10 @@ def figures(http: httpx.Client) -> dict[tuple[str, tuple[tuple[str, str], ...]],
         for family in text_string_to_metric_families(answer.text)
         for sample in family.samples
     }
+
+
+def test_each_socket_is_counted_by_its_own_name() -> None:
+    assert {str(door.pattern).split("/")[3] for door in doors} == SOCKETS
 
 
 def wait_until_closed(http: httpx.Client) -> None:
