@@ -243,7 +243,9 @@ class Producer:
             self._fail(error)
 
     async def _session(self) -> None:
-        hello = Hello(protocol=PROTOCOL_VERSION, client="python", producer=self.name)
+        known = self._watch.current
+        life = None if known is None else known.incarnation
+        hello = Hello(protocol=PROTOCOL_VERSION, client="python", producer=self.name, incarnation=life)
         connection = await open_connection(self._endpoint, "produce", self.topic, hello=hello)
         try:
             self._adopt(connection)
@@ -254,9 +256,6 @@ class Producer:
 
     def _adopt(self, connection: Connection) -> None:
         welcome = connection.welcome
-        topology = self._watch.current
-        if topology is not None and welcome.incarnation > topology.incarnation:
-            raise TopicDeleted(topic=str(self.topic))
         self._max_message_bytes = welcome.max_message_bytes
         if self._welcomed is not None and not self._welcomed.done():
             self._last_sequence = welcome.last_sequence

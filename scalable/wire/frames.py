@@ -144,8 +144,8 @@ TOKEN_SUBPROTOCOL_PREFIX = "bearer."
 class Hello(Frame, frozen=True, tag="hello"):
     """Client: opens the session; `session_id` is the client's name for it and comes back in pushed frames.
 
-    A consumer that comes back names the `incarnation` of the topic that it knows: of another one it hears
-    that its own is gone, and makes no subscription there.
+    A producer or consumer that comes back names the `incarnation` of the topic that it knows: of another one
+    it hears that its own is gone, and leaves no message and makes no subscription there.
     """
 
     protocol: int

@@ -172,6 +172,7 @@ async def test_a_session_with_the_former_topic_ends(
 
 
 DOORS = {
+    "produce": PRODUCE,
     "controller": CONTROL,
     "a controller's new subscription": CONTROL.removesuffix("/s") + "/new",
     "consume": CONSUME,

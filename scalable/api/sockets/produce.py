@@ -64,10 +64,12 @@ class ProduceSocket(FollowingSocket):
         return Outbox(max_frames=settings.SCALABLE_PRODUCE_PERMITS, headroom=HEADROOM_FRAMES)
 
     async def opened(self, hello: Hello) -> None:
-        """Tell the producer its name, its last sequence and its permits."""
+        """Tell the producer its name, last sequence and permits; raises TopicNotFound, TopicDeleted."""
         if hello.producer is not None:
             validate_part(hello.producer, "producer")
         state = await node.call(messages.producer_state, name=self.topic, producer=hello.producer)
+        if hello.incarnation not in {None, state.incarnation}:
+            raise TopicDeleted(topic=str(self.topic))
         self.producer = hello.producer or f"producer-{uuid.uuid4().hex}"
         self.follow(state.incarnation)
         self.push(
