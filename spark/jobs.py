@@ -37,6 +37,9 @@ _SETTINGS = {"spark.sql.shuffle.partitions": "16", "spark.sql.adaptive.enabled":
 Result = dict[str, Any]
 
 
+_told_to_end = threading.Event()
+
+
 class Cancelled(BaseException):
     """The job was told to end."""
 
@@ -112,6 +115,9 @@ def _run(
         progress.end("CANCELLED")
         return CANCELLED
     except (PySparkException, Py4JError, ValueError, OSError) as error:
+        if _told_to_end.is_set():  # whoever ends all processes of a group ends the JVM before us
+            progress.end("CANCELLED")
+            return CANCELLED
         reason = str(error).partition("\n\tat ")[0]
         logger.error("%s failed: %s", name, reason)
         progress.end("FAILED", error=reason[:2000])
@@ -128,6 +134,7 @@ def _end_with_parent() -> None:
 
 
 def _cancel(*_: object) -> NoReturn:
+    _told_to_end.set()
     raise Cancelled
 
 

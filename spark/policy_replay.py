@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -35,7 +36,7 @@ from spark.jobs import Result, check_namespace, into_option, job_parser, run_job
 MINUTE_MS = 60_000
 SHORTEST_MINUTES = 3
 PARTS = 32
-TASKS_PER_CORE = 4
+TASKS_PER_CORE = 16
 DEFAULT_PROFILE = "pip-483"
 POLICY_HELP = "JSON with fields of a policy, shown by the file's name; may be repeated"
 RESULT = pa.schema(
@@ -88,13 +89,21 @@ def candidates_of(profiles: Sequence[str], policies: Mapping[str, Mapping[str, A
     return [*named, *own]
 
 
-def replay_topics(rows: DataFrame, candidates: Sequence[Candidate], setup: Setup) -> DataFrame:
-    """One row for each topic and rule; topics with less than three minutes of history give none."""
+def replay_topics(
+    rows: DataFrame, candidates: Sequence[Candidate], setup: Setup, *, tasks: int | None = None
+) -> DataFrame:
+    """One row for each topic and rule; topics with less than three minutes of history give none.
+
+    Topics are spread over so many tasks, by default several a core. Their number is asked for outright:
+    adaptive execution would put small groups into one task, where long replays run one after the other.
+    """
+    tasks = tasks or rows.sparkSession.sparkContext.defaultParallelism * TASKS_PER_CORE
 
     def play(table: pa.Table) -> pa.Table:
         return replay_topic(table, candidates=candidates, setup=setup)
 
-    return rows.select(*_NEEDED).groupBy("topic").applyInArrow(play, RESULT_SCHEMA)
+    spread = rows.select(*_NEEDED).repartition(tasks, "topic")
+    return spread.groupBy("topic").applyInArrow(play, RESULT_SCHEMA)
 
 
 def replay_topic(table: pa.Table, *, candidates: Sequence[Candidate], setup: Setup) -> pa.Table:
@@ -129,15 +138,18 @@ def load_of(table: pa.Table, step_seconds: float) -> Series:
 
 def keys_of(table: pa.Table) -> KeySpread:
     """Give how the load lay in the hash space, from the parts of the segments whose range is known."""
-    ranges = [column.to_pylist() for column in (table["hash_start"], table["hash_end"], table["mean"])]
-    observed = table["observed_ms"].to_pylist()
-    sums: dict[tuple[int, int], Series] = {}
-    for start, end, mean, milliseconds in zip(*ranges, observed, strict=True):
-        if start is not None and end is not None:
-            found = sums.setdefault((start, end), np.zeros(PARTS))
-            found += np.asarray(mean) * milliseconds
+    ranged = pc.and_(pc.is_valid(table["hash_start"]), pc.is_valid(table["hash_end"]))
+    known = table.filter(pc.and_(ranged, pc.equal(pc.list_value_length(table["mean"]), PARTS)))
+    ranges, of_range = np.unique(
+        np.column_stack([known["hash_start"].to_numpy(), known["hash_end"].to_numpy()]),
+        axis=0,
+        return_inverse=True,
+    )
+    means = known["mean"].combine_chunks().flatten().to_numpy().reshape(-1, PARTS)
+    sums = np.zeros((len(ranges), PARTS))
+    np.add.at(sums, of_range.ravel(), means * known["observed_ms"].to_numpy()[:, None])
     loads = np.zeros(KEYSPACE_SIZE)
-    for (start, end), parts in sums.items():
+    for (start, end), parts in zip(ranges.tolist(), sums, strict=True):
         part = np.arange(end - start + 1) * PARTS // (end - start + 1)
         widths = np.bincount(part, minlength=PARTS)
         loads[start : end + 1] += (parts / np.maximum(widths, 1))[part]
@@ -166,10 +178,6 @@ def compare(results: DataFrame) -> DataFrame:
 
 def run(session: SparkSession, options: argparse.Namespace) -> Result:
     """Replay the days of a namespace, and write the results; those of the same days are replaced."""
-    # Without this, small groups would be put into few tasks, and long replays would run one after the other.
-    session.conf.set("spark.sql.adaptive.enabled", "false")
-    tasks = session.sparkContext.defaultParallelism * TASKS_PER_CORE
-    session.conf.set("spark.sql.shuffle.partitions", str(tasks))
     last = options.last_day or options.day
     rows = in_namespace(
         read_history(session, options.history, first=options.day, last=last), options.namespace

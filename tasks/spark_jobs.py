@@ -139,7 +139,7 @@ class _Run:
         if process.returncode == 0:
             self._count(status)
             self._end(JobState.SUCCEEDED, result=status.get("result") or {})
-        elif go is Go.AWAY:
+        elif go is Go.AWAY or _shutting_down.is_set():
             jobs.release_job(job_id=self._job.job_id, runner=self._runner)
         elif go is Go.CANCEL:
             self._end(JobState.CANCELLED)

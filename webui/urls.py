@@ -11,6 +11,7 @@ urlpatterns = [
     path("login", views.guarded(LoginView.as_view(template_name="webui/login.html")), name="login"),
     path("logout", LogoutView.as_view(), name="logout"),
     path("favicon.ico", views.favicon, name="favicon"),
+    path("jobs", views.jobs, name="jobs"),
     path("nodes", views.nodes, name="nodes"),
     path("topics", views.topics, name="topics"),
     path("topics/<str:tenant>/<str:namespace>/<str:topic>", views.topic, name="topic"),

@@ -74,6 +74,12 @@ def nodes(request: HttpRequest) -> HttpResponse:
 
 
 @_page
+def jobs(request: HttpRequest) -> HttpResponse:
+    """The batch jobs on Spark."""
+    return _shown(request, "jobs")
+
+
+@_page
 def topics(request: HttpRequest) -> HttpResponse:
     """The topics of one namespace (`?namespace=tenant/name`)."""
     return _of_topics(request, "topics", namespace=request.GET.get("namespace", "public/default"))

@@ -28,6 +28,7 @@ RIGHTS: Mapping[str, Right] = {
     "topics": Right.KNOWN,
     "topic": Right.LOOKUP,
     "nodes": Right.SUPERUSER,
+    "jobs": Right.SUPERUSER,
 }
 """The right that each page wants, in the scope of its path; a page without a rule is shut."""
 

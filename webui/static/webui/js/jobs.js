@@ -1,0 +1,182 @@
+/** The jobs page: what runs on Spark and how far it is, read again as long as something is under way. */
+
+import { ApiError, call, get } from "./api.js";
+import { changing } from "./dialogs.js";
+import { clock, duration, element, moment } from "./format.js";
+
+const PAGE = 25;
+const BUSY_MS = 1000;
+const IDLE_MS = 5000;
+const TICK_MS = 250;
+const JOBS = "/admin/v2/jobs";
+const NAMES = { daily_report: "daily report", compact: "compaction", policy_replay: "policy replay" };
+const LOOKS = { QUEUED: "", RUNNING: "live", SUCCEEDED: "", FAILED: "gone", CANCELLED: "lost" };
+const OPEN = new Set(["QUEUED", "RUNNING"]);
+
+/** @typedef {{done: number, total: number}} Counts */
+/** @typedef {{jobId: string, kind: string, state: string, options: any, actor: string, createdAtMs: number, startedAtMs: number|null, endedAtMs: number|null, cancelRequested: boolean, stages: Counts, tasks: Counts, result: any, error: string}} Job */
+
+const form = /** @type {HTMLFormElement} */ (document.getElementById("start"));
+const go = /** @type {HTMLButtonElement} */ (document.getElementById("go"));
+const place = document.getElementById("rows");
+/** The rows that are shown: a job that goes on keeps its row, so that nothing moves under a click. @type {Map<string, Row>} */
+let rows = new Map();
+let offset = 0;
+let readAt = 0;
+let reading = false;
+let busy = true;
+
+/** @typedef {{row: HTMLElement, state: HTMLElement, bar: HTMLProgressElement, counts: HTMLElement, when: HTMLElement, result: HTMLElement, cancel: HTMLButtonElement, shown: string}} Row */
+
+async function read() {
+  if (reading) return;
+  reading = true;
+  try {
+    const { jobs } = await get(`${JOBS}?limit=${PAGE + 1}&offset=${offset}`);
+    draw(jobs);
+    complain("");
+    document.getElementById("as-of").textContent = `as of ${clock(Date.now())}`;
+  } catch (error) {
+    complain(error instanceof ApiError ? error.sentence : "The node does not answer; the list below is old. It is tried again by itself.");
+  } finally {
+    readAt = Date.now();
+    reading = false;
+  }
+}
+
+/** @param {Job[]} jobs */
+function draw(jobs) {
+  const shown = jobs.slice(0, PAGE);
+  busy = shown.some((job) => OPEN.has(job.state));
+  const kept = new Map(shown.map((job) => [job.jobId, rows.get(job.jobId) ?? made(job)]));
+  for (const [id, row] of rows) if (!kept.has(id)) row.row.remove();
+  rows = kept;
+  shown.forEach((job, index) => {
+    const row = rows.get(job.jobId);
+    if (place.children[index] !== row.row) place.insertBefore(row.row, place.children[index] ?? null);
+    update(row, job);
+  });
+  const running = shown.filter((job) => OPEN.has(job.state)).length;
+  const summary = running ? `${running} under way` : "nothing under way";
+  if (document.getElementById("summary").textContent !== summary) document.getElementById("summary").textContent = summary;
+  document.getElementById("empty").hidden = shown.length > 0 || offset > 0;
+  document.getElementById("jobs").hidden = shown.length === 0;
+  document.getElementById("page").textContent = shown.length ? `${offset + 1}–${offset + shown.length}` : "";
+  disable("previous", offset === 0);
+  disable("next", jobs.length <= PAGE);
+}
+
+/** @param {Job} job @returns {Row} */
+function made(job) {
+  const parts = {
+    state: element("span", { class: "state" }),
+    bar: /** @type {HTMLProgressElement} */ (element("progress", { max: 1, value: 0, "aria-label": "Tasks done" })),
+    counts: element("span", { class: "note" }),
+    when: element("td", {}),
+    result: element("td", { "data-role": "result" }),
+    cancel: /** @type {HTMLButtonElement} */ (element("button", { type: "button", class: "small", "data-role": "cancel", onclick: () => cancel(job.jobId) }, "Cancel")),
+  };
+  const row = element("tr", { "data-job": job.jobId, title: `Job ${job.jobId}` },
+    element("td", {}, NAMES[job.kind] ?? job.kind), element("td", { "data-role": "state" }, parts.state),
+    element("td", { "data-role": "progress" }, parts.bar, " ", parts.counts), element("td", {}, told(job.options)),
+    element("td", {}, job.actor), parts.when, parts.result, element("td", { class: "actions" }, parts.cancel));
+  changing(parts.cancel);
+  return { row, ...parts, shown: "" };
+}
+
+/** What was asked for, in a few words. @param {any} options */
+function told({ day, lastDay, before, namespace, policies }) {
+  const days = lastDay ? `${day} to ${lastDay}` : day ?? (before ? `before ${before}` : "");
+  return [days, namespace, ...Object.keys(policies ?? {})].filter(Boolean).join(", ") || "–";
+}
+
+/** @param {Row} row @param {Job} job */
+function update(row, job) {
+  const text = JSON.stringify(job);
+  if (row.shown === text) return;
+  row.shown = text;
+  const waits = OPEN.has(job.state);
+  row.state.className = `state ${LOOKS[job.state]}`;
+  row.state.textContent = waits && job.cancelRequested ? "ending" : job.state.toLowerCase();
+  row.bar.hidden = !job.tasks.total;
+  row.bar.max = Math.max(1, job.tasks.total);
+  row.bar.value = job.tasks.done;
+  row.counts.textContent = job.tasks.total ? `${job.tasks.done} of ${job.tasks.total} tasks, ${job.stages.done} of ${job.stages.total} stages` : job.state === "RUNNING" ? "Spark starts" : "";
+  row.when.textContent = job.startedAtMs ? `${moment(job.startedAtMs)}${job.endedAtMs ? `, took ${duration(job.endedAtMs - job.startedAtMs)}` : ""}` : "–";
+  row.result.replaceChildren(...result(job));
+  row.cancel.hidden = !waits || job.cancelRequested;
+}
+
+/** Links to what a job wrote, what it counted, or why it failed. @param {Job} job @returns {(Node|string)[]} */
+function result({ jobId, result: found, error }) {
+  if (error) return [element("span", { class: "note", title: error }, error.length > 80 ? `${error.slice(0, 80)}…` : error)];
+  if (!found) return [];
+  const files = (found.files ?? []).flatMap((name) => [element("a", { href: `${JOBS}/${jobId}/files/${encodeURIComponent(name)}`, target: name.endsWith(".html") ? "_blank" : null, rel: "noopener" }, name), " "]);
+  const compared = (found.policies ?? []).map((one) => element("div", { class: "note" }, `${one.policy}: violations ${one.violation_percent.toFixed(2)} %, ${one.segments_over_clairvoyant.toFixed(2)} times the least segments, ${one.actions} actions`));
+  const counted = found.files ? [] : [Object.entries(found).map(([name, value]) => `${value} ${name}`).join(", ")];
+  return [...files, ...compared, ...counted];
+}
+
+async function cancel(jobId) {
+  await act(() => call("POST", `${JOBS}/${jobId}/cancel`));
+}
+
+async function act(change) {
+  try {
+    await change();
+    complain("");
+  } catch (error) {
+    complain(error instanceof ApiError ? error.sentence : `Not done: ${error}`);
+    return;
+  }
+  await read();
+}
+
+function complain(text) {
+  const banner = document.getElementById("banner");
+  banner.hidden = !text;
+  if (banner.textContent !== text) banner.textContent = text;
+}
+
+function disable(id, off) {
+  /** @type {HTMLButtonElement} */ (document.getElementById(id)).disabled = off;
+}
+
+function suit() {
+  const kind = form.elements.namedItem("kind").value;
+  for (const label of /** @type {NodeListOf<HTMLElement>} */ (form.querySelectorAll("[data-of]"))) label.hidden = !label.dataset.of.split(" ").includes(kind);
+}
+
+/** The body of the request: what is filled in and fits the kind. */
+function asked() {
+  const body = {};
+  for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (form.querySelectorAll("[name]")))
+    if (field.value && !field.closest("[hidden]")) body[field.name] = field.value;
+  if (body.policy) {
+    body.policies = { page: JSON.parse(body.policy) };
+    delete body.policy;
+  }
+  return body;
+}
+
+form.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  go.disabled = true;
+  await act(async () => call("POST", JOBS, asked()));
+  go.disabled = false;
+});
+form.addEventListener("change", suit);
+document.getElementById("previous").addEventListener("click", () => turn(-PAGE));
+document.getElementById("next").addEventListener("click", () => turn(PAGE));
+
+function turn(by) {
+  offset = Math.max(0, offset + by);
+  read();
+}
+
+suit();
+changing(go);
+read();
+setInterval(() => {
+  if (!document.hidden && Date.now() - readAt >= (busy ? BUSY_MS : IDLE_MS)) read();
+}, TICK_MS);
