@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from types import TracebackType
 from typing import Any
@@ -163,12 +163,17 @@ class CheckpointConsumer(Member):
 
     def _take(self, frame: Frame) -> None:
         if isinstance(frame, Committed):
-            self.skipped += [Skipped(segment_id, tuple(ids)) for segment_id, ids in frame.skipped]
-            self._unanswered.pop(frame.request_id, None)
+            self._note(frame, self._unanswered.pop(frame.request_id, None))
             answer = self._requests.pop(frame.request_id, None)
             if answer is not None and not answer.done():
                 answer.set_result(frame)
             self._pulse()
+
+    def _note(self, answer: Committed, request: Commit | Restore | None) -> None:
+        """Note what is gone; one commit after another may name it, and each restore comes upon it anew."""
+        found = [Skipped(segment_id, tuple(ids)) for segment_id, ids in answer.skipped]
+        known = self.skipped if isinstance(request, Commit) else ()
+        self.skipped += [each for each in found if each not in known]
 
     def _refused(self, frame: ErrorFrame) -> None:
         if frame.request_id is None:
@@ -180,10 +185,26 @@ class CheckpointConsumer(Member):
             answer.set_exception(error_of(frame))
 
     def _adopt(self, assignment: Assignment) -> None:
+        owned = dict(self._inbox.owned)
         if assignment.restored > self._restored:  # what was handed out before a restore counts no more
             self._restored = assignment.restored
             self._finished.clear()
+            owned.clear()
         super()._adopt(assignment)
+        self._ask_after([held for key, held in owned.items() if key not in self._inbox.owned])
+
+    def _ask_after(self, gone: Iterable[OwnedSegment]) -> None:
+        """Ask whether segments that were taken away unread went to others, or are pruned, which is noted."""
+        positions = {
+            held.segment_id: held.handed_out
+            for held in gone
+            if not (isinstance(held, CheckpointSegment) and held.end_told)
+        }
+        if positions and self._incarnation is not None:
+            body = checkpoint_body(Checkpoint(self._incarnation, positions, self._restored))
+            frame = Commit(checkpoint=body, request_id=next(self._numbers), preview=True)
+            self._unanswered[frame.request_id] = frame
+            self._outgoing.append(frame)
 
     def _own(self, assigned: AssignedSegment) -> CheckpointSegment:
         """Begin a segment, of which this member may have handed out more than the group knows.

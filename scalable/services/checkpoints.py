@@ -67,11 +67,11 @@ def report_end(
         settle_locked(locked, ended={segment_id})
 
 
-def commit(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
+def commit(*, subscription_id: int, checkpoint: Checkpoint, preview: bool = False) -> Held:
     """Let go of what lies before a checkpoint; floors never move back, and unnamed segments keep theirs.
 
-    Raises TopicNotFound, SubscriptionNotFound, SubscriptionTypeMismatch, InvalidParameter,
-    CheckpointSuperseded.
+    A preview only tells what is skipped. Raises TopicNotFound, SubscriptionNotFound,
+    SubscriptionTypeMismatch, InvalidParameter, CheckpointSuperseded.
     """
     with transaction.atomic():
         locked, resumption = _lock_and_resume(subscription_id, checkpoint)
@@ -83,7 +83,7 @@ def commit(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
         moves = {
             key: position
             for key, position in resumption.positions.items()
-            if key in floors and position > floors[key]
+            if not preview and key in floors and position > floors[key]
         }
         with moving_cursors(_moves(locked, moves)):
             pass

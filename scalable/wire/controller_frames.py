@@ -55,11 +55,13 @@ class SegmentEnded(Frame, frozen=True, tag="segment_ended"):
 class Commit(Frame, frozen=True, tag="commit"):
     """Client of a CHECKPOINT group: the application keeps this checkpoint; older data may be pruned.
 
-    One that was taken before the group's last restore (`restored`) is refused.
+    One that was taken before the group's last restore (`restored`) is refused. A `preview` moves nothing and
+    only tells what is skipped.
     """
 
     request_id: Number
     checkpoint: CheckpointBody
+    preview: bool = False
 
 
 class Restore(Frame, frozen=True, tag="restore"):

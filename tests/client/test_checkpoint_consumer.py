@@ -11,8 +11,10 @@ import pytest
 from launch.process import ManagedProcess
 from scalable.client import Admin, CheckpointConsumer
 from scalable.client.starts import Start
-from scalable.domain.checkpoint import Checkpoint
+from scalable.domain.checkpoint import Checkpoint, Skipped
 from scalable.domain.errors import CheckpointSuperseded, InvalidParameter, TopicDeleted
+from scalable.domain.keyspace import FULL_RANGE
+from scalable.domain.names import SegmentName, TopicName
 from tests.client.proxy import Relay
 from tests.client.test_consumer import fill
 from tests.processes import LiveNode, ProcessFactory
@@ -116,6 +118,26 @@ async def test_another_member_takes_over_from_the_committed_checkpoint(
     await lost._stop()  # as a process that dies: no goodbye
     async with member(node, topic, "heir") as heir:
         assert await values(heir, 6) == list(range(4, 10))
+
+
+async def test_a_segment_that_is_pruned_while_it_is_read_is_noted(
+    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+) -> None:
+    await fill(live_node, topic, 0, 20)
+    async with member(live_node, topic, "a") as consumer:
+        assert await values(consumer, 12) == list(range(12))
+        await asyncio.to_thread(admin.split, topic, 0)
+        pruned = SegmentName(TopicName.parse(topic), FULL_RANGE, 0)
+        with Admin(live_node.url, live_node.system_token) as system:
+            await asyncio.to_thread(system.delete_segment, pruned, force=True)
+        async with asyncio.timeout(60):
+            while not consumer.skipped:
+                await consumer._changed.wait()
+        assert consumer.skipped == [Skipped(0, (1, 2))]
+        await fill(live_node, topic, 20, 30)
+        assert sorted(await values(consumer, 10)) == list(range(20, 30))
+        await consumer.commit(consumer.checkpoint())
+        assert consumer.skipped == [Skipped(0, (1, 2))]
 
 
 async def test_a_deleted_topic_ends_the_members(live_node: LiveNode, admin: Admin, topic: str) -> None:

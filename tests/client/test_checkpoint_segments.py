@@ -12,8 +12,10 @@ from scalable.client import CheckpointConsumer
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox
 from scalable.client.prefetch import Prefetch
+from scalable.domain.checkpoint import Skipped
 from scalable.domain.errors import GenerationSuperseded
-from scalable.wire.frames import Assignment, ErrorFrame, Released
+from scalable.domain.subscriptions import BucketKey
+from scalable.wire.frames import Assignment, Commit, Committed, ErrorFrame, Released, SegmentEnded
 from tests.client.test_inbox import TOPIC, assigned, assignment, delivery
 
 
@@ -114,6 +116,38 @@ class Told:
 
     async def send(self, frame: object) -> None:
         self.frames.append(frame)
+
+
+async def test_a_segment_that_is_taken_away_unread_is_asked_after_and_noted_once() -> None:
+    """It may have gone to another member; if it is pruned, what was left of it is lost."""
+    member, told = Handed(), Told()
+    member.take(with_it(1))
+    member.inbox.deliver(delivery(0, 9, skip_to=2))
+    assert member.hand_out_one() == (0, 2)
+    member.take(without(2))
+    await member._give_up_segments(told)  # type: ignore[arg-type]
+    (asked,) = told.frames
+    assert isinstance(asked, Commit)
+    assert asked.preview
+    assert asked.checkpoint.positions == {"0": 3}
+    for number in (asked.request_id, asked.request_id + 1):
+        member._unanswered[number] = asked
+        member._take(
+            Committed(request_id=number, checkpoint=asked.checkpoint, generation=2, skipped=[(0, [1, 2])])
+        )
+    assert member.skipped == [Skipped(0, (1, 2))]
+
+
+async def test_a_segment_that_was_read_to_its_end_is_not_asked_after() -> None:
+    member, told = Handed(), Told()
+    member.take(with_it(1))
+    member.inbox.deliver(delivery(0, 3, skip_to=2))
+    member.inbox.owned[BucketKey(0)].skip_to(3)
+    assert member.hand_out() == [2]
+    await member._give_up_segments(told)  # type: ignore[arg-type]
+    member.take(without(2))
+    await member._give_up_segments(told)  # type: ignore[arg-type]
+    assert told.frames == [SegmentEnded(segment_id=0, generation=1, position=3)]
 
 
 async def test_a_segment_is_released_when_the_application_is_done_with_its_last_message() -> None:

@@ -199,10 +199,15 @@ def test_a_group_is_made_at_a_checkpoint_whose_segments_are_pruned() -> None:
 def test_a_restore_notes_what_is_pruned_and_unread_and_a_commit_what_it_names() -> None:
     """A member's checkpoint names its own segments: of the others a commit says nothing."""
     group = split_group()
+    append(group.topic, 1, "4")
     group.end("a", 0, 3)
     group.commit(s1=0, s2=0)
     assert pruning.prune_topic(incarnation=group.topic.incarnation) == (0,)
     assert group.commit().skipped == ()
+    tried = checkpoints.commit(
+        subscription_id=group.subscription_id, checkpoint=group.at(s0=2, s1=1), preview=True
+    )
+    assert (tried.skipped, group.floor(1)) == ((Skipped(0, (1, 2)),), 0)
     assert group.commit(s0=2).skipped == (Skipped(0, (1, 2)),)
     assert group.restore(s1=0).skipped == ()
     assert group.restore().skipped == (Skipped(0, (1, 2)),)

@@ -214,11 +214,10 @@ class ControllerSocket(FollowingSocket):
             if checkpoint.incarnation != group.incarnation:
                 problem = f"it is of another life of this topic's name, which now has {group.incarnation}"
                 raise InvalidParameter(parameter="checkpoint", value=checkpoint.incarnation, problem=problem)
-            held = await node.call(
-                checkpoints.commit if isinstance(frame, Commit) else checkpoints.restore,
-                subscription_id=group.subscription_id,
-                checkpoint=checkpoint,
-            )
+            move = checkpoints.restore
+            if isinstance(frame, Commit):
+                move = partial(checkpoints.commit, preview=frame.preview)
+            held = await node.call(move, subscription_id=group.subscription_id, checkpoint=checkpoint)
         except (InvalidParameter, PositionInvalid, CheckpointSuperseded) as error:
             self.refuse(error, request_id=frame.request_id)
         else:
