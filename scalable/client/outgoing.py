@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, SupportsIndex, TypedDict
 
 from scalable.client.batches import Entry
 from scalable.domain.errors import BatchInvalid, MessageTooLarge
@@ -50,6 +50,8 @@ class Numbering:
         by_application = sequence is not None
         if self._by_application not in {None, by_application}:
             raise BatchInvalid(problem="either all messages of a producer have a sequence or none has")
+        if by_application and not isinstance(sequence, SupportsIndex):
+            raise BatchInvalid(problem=f"the sequence {sequence} is no whole number")
         if sequence is not None and not self._last < sequence <= MAX_SEQUENCE:
             raise BatchInvalid(problem=f"the sequence {sequence} does not rise above {self._last}")
 
@@ -79,15 +81,18 @@ def make_entry(
     deliver_at: datetime | None = None,
     deliver_after: timedelta | None = None,
 ) -> Entry:
-    """Check a message and make the entry of it; raises MessageTooLarge, BatchInvalid."""
-    key_bytes = 0 if key is None else len(key.encode())
-    if key_bytes > MAX_KEY_BYTES:
+    """Check a message and make the entry of it; raises MessageTooLarge, BatchInvalid.
+
+    What the format cannot hold must not be found out when it shares a batch with others.
+    """
+    value = _octets(value)
+    if key is not None and len(_utf8(key, "key")) > MAX_KEY_BYTES:
         raise BatchInvalid(problem=f"a key has at most {MAX_KEY_BYTES} bytes")
-    size = len(value) + sum(len(each.encode()) for pair in (properties or {}).items() for each in pair)
+    pairs = (properties or {}).items()
+    size = len(value) + sum(len(_utf8(each, "property")) for pair in pairs for each in pair)
     if size > limit_bytes:
         raise MessageTooLarge(size_bytes=size, limit_bytes=limit_bytes)
     if properties or event_time_ms:
-        # What the format cannot hold must not be found out when it shares a batch with others.
         encode_batch([Record(key, b"", NO_SEQUENCE, event_time_ms, properties or {})], published_at_ms=0)
     return Entry(
         key=key,
@@ -100,6 +105,23 @@ def make_entry(
         numbered=sequence is not None,
         deliver_at_ms=_deliver_at_ms(deliver_at, deliver_after),
     )
+
+
+def _octets(value: object) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    raise BatchInvalid(problem=f"its value is of the type {type(value).__name__}, not bytes")
+
+
+def _utf8(text: object, what: str) -> bytes:
+    if not isinstance(text, str):
+        raise BatchInvalid(problem=f"its {what} is of the type {type(text).__name__}, not text")
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise BatchInvalid(problem=f"its {what} has no form in UTF-8: {error}") from error
 
 
 def _hash(key: str | None, sequence: int | None) -> int:

@@ -177,8 +177,8 @@ class Producer:
     async def send(self, key: str | None, value: bytes, **options: Unpack[MessageOptions]) -> MessageId:
         """Send a message and wait until it is durable; the options are those of `MessageOptions`.
 
-        Raises MessageTooLarge, BatchInvalid (the key or an option), and what ended the producer, as
-        TopicDeleted.
+        Raises MessageTooLarge, BatchInvalid (the key, the value or an option), and what ended the producer,
+        as TopicDeleted.
         """
         delivered = await self.submit(key, value, **options)
         return await delivered

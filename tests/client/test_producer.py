@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from datetime import datetime
 from itertools import cycle
+from typing import Any
 
 import pytest
 from django.db import connections
@@ -16,6 +18,7 @@ from launch.sandbox import ProcessFactory
 from scalable.client import Admin, BatchLimits, MessageId, Producer
 from scalable.client.connection import ConnectionLost
 from scalable.domain.errors import (
+    BatchInvalid,
     MessageTooLarge,
     StreamBroken,
     TopicDeleted,
@@ -58,6 +61,36 @@ async def test_what_cannot_be_sent_is_refused_by_name(live_node: LiveNode, admin
         with pytest.raises(MessageTooLarge):
             await producer.send("a", b"x" * (5 * MIB + 1))
         await producer.send("a", b"x" * (5 * MIB))
+
+
+UNWRITABLE: dict[str, tuple[Any, Any, dict[str, Any]]] = {
+    "a value that is text": ("k", "text", {}),
+    "no value": ("k", None, {}),
+    "a key that is no text": (b"k", b"v", {}),
+    "a key without a form in UTF-8": ("\ud800", b"v", {}),
+    "a key that is too long": ("k" * 65_536, b"v", {}),
+    "a property without a form in UTF-8": ("k", b"v", {"properties": {"a": "\ud800"}}),
+    "a property that is no text": ("k", b"v", {"properties": {"a": 1}}),
+    "a property that is too long": ("k", b"v", {"properties": {"a": "x" * 65_536}}),
+    "half a millisecond": ("k", b"v", {"event_time_ms": 1.5}),
+    "half a sequence": ("k", b"v", {"sequence": 1.5}),
+    "a time without its zone": ("k", b"v", {"deliver_at": datetime(2030, 1, 1)}),
+}
+
+
+async def test_what_cannot_be_written_is_refused_alone_and_harms_no_other(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    async with Producer(live_node.url, topic, live_node.admin_token) as producer:
+        for what, (key, value, options) in UNWRITABLE.items():
+            neighbour = await producer.submit("k", what.encode())
+            with pytest.raises(BatchInvalid):
+                await producer.send(key, value, **options)
+            await neighbour
+        octets: Any = memoryview(b"octets of any kind")
+        await producer.send("k", octets)
+    stored = await asyncio.to_thread(stored_records, admin, topic)
+    assert [each.value.decode() for each in stored] == [*UNWRITABLE, "octets of any kind"]
 
 
 async def test_a_deleted_topic_ends_its_producer(live_node: LiveNode, admin: Admin, topic: str) -> None:
