@@ -32,7 +32,9 @@ class PravegaRules:
         self.means = {minutes: history.mean(minutes * 60.0) for minutes in (2, 5, 10, 20)}
 
     def actions(self, world: World, step: int, now_ms: int) -> list[Action]:
-        """Give what the rules do at a step."""
+        """Give what the rules do at a step; most need no look at each segment."""
+        if not (self._may_split(world, step) or self._may_merge(world, step)):
+            return []
         two, five, ten, twenty = (world.shares * self.means[minutes][step] for minutes in (2, 5, 10, 20))
         age = now_ms / 1000 - world.created_seconds
         target = PRAVEGA_TARGET
@@ -40,6 +42,14 @@ class PravegaRules:
         largest = np.maximum(np.maximum(two, five), ten)
         cold = (age > PRAVEGA_MERGE_AGE_SECONDS) & (largest < target) & (twenty < target / 2)
         return list(_scaled(world, hot, cold, lambda index: max(2, int(largest[index] / target))))
+
+    def _may_split(self, world: World, step: int) -> bool:
+        two, five, ten = (world.largest_share * self.means[minutes][step] for minutes in (2, 5, 10))
+        return bool(two > 5 * PRAVEGA_TARGET or five > 2 * PRAVEGA_TARGET or ten > PRAVEGA_TARGET)
+
+    def _may_merge(self, world: World, step: int) -> bool:
+        *means, twenty = (world.smallest_share * self.means[minutes][step] for minutes in (2, 5, 10, 20))
+        return bool(max(means) < PRAVEGA_TARGET and twenty < PRAVEGA_TARGET / 2)
 
 
 class YdbRules:
@@ -53,6 +63,9 @@ class YdbRules:
 
     def actions(self, world: World, step: int, now_ms: int) -> list[Action]:
         """Give what the rules do at a step; a segment that is too young has not stayed anything."""
+        hottest, coldest = world.largest_share * self.lowest[step], world.smallest_share * self.highest[step]
+        if hottest <= YDB_SPLIT_SHARE * self.capacity and coldest >= YDB_MERGE_SHARE * self.capacity:
+            return []
         old = now_ms / 1000 - world.created_seconds >= YDB_SECONDS
         hot = old & (world.shares * self.lowest[step] > YDB_SPLIT_SHARE * self.capacity)
         cold = old & (world.shares * self.highest[step] < YDB_MERGE_SHARE * self.capacity)

@@ -26,7 +26,7 @@ class World:
         starts = np.array([segment.hash_range.start for segment in active] + [len(self.keys.below) - 1])
         self.shares = np.diff(self.keys.below[starts])
         self.created_seconds = np.array([segment.created_at_ms for segment in active]) / MILLISECONDS
-        self.largest_share = float(self.shares.max())
+        self.largest_share, self.smallest_share = float(self.shares.max()), float(self.shares.min())
 
     @property
     def room(self) -> int:

@@ -64,11 +64,15 @@ def _passes(view: View) -> Iterator[list[Wish]]:
     if not for_consumers:
         for_load = load_wishes(view)
         yield for_load
-        if view.policy.merge_makes_room and any(
-            each.code is GuardCode.MAX_SEGMENTS for each in _guards(for_load)
-        ):
-            yield room_wishes(view, max(view.scores.values()), len(for_load))
+        if view.policy.merge_makes_room and _want_room_alone(for_load):
+            yield room_wishes(view, for_load)
     yield merge_wishes(view)
+
+
+def _want_room_alone(wishes: list[Wish]) -> bool:
+    """Tell whether splits are wanted that nothing but the cap of segments holds back."""
+    codes = {guard.code for guard in _guards(wishes)}
+    return codes == {GuardCode.MAX_SEGMENTS} and all(wish.action for wish in wishes)
 
 
 def _guards(wishes: list[Wish]) -> Iterator[Guard]:

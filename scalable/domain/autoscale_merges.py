@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 
+from scalable.domain.autoscale_isolation import would_be_isolated
 from scalable.domain.autoscale_view import View, added, ids_of, metric_name, milliseconds, ratio
 from scalable.domain.decision import COLD_RULE, Guard, GuardCode, Margin, Merge, Wish
 from scalable.domain.layout import Segment
@@ -45,15 +46,17 @@ def _soonest_first(view: View, pair: Run, guards: Sequence[Guard]) -> tuple[bool
     return for_good, max(instants, default=0), _combined(view, pair)
 
 
-def room_wishes(view: View, hottest: float, wanted: int) -> list[Wish]:
-    """Give up to so many merges that make room at the cap for splits: pairs well below the hottest segment.
+def room_wishes(view: View, splits: Sequence[Wish]) -> list[Wish]:
+    """Give merges that make room at the cap for the splits that are wanted: pairs well below what is split.
 
-    What they would carry together is at most three quarters of it, so that each exchange lowers the highest
-    load; that the pair was busier lately, or is young, does not matter where a segment is overloaded now.
+    What a pair would carry is at most three quarters of what the segment carries that is split in exchange:
+    each exchange lowers the highest load, so that they come to an end. That the pair was busier lately, or is
+    young, does not matter where a segment is overloaded now.
     """
     if len(view.active) <= _fewest(view):
         return []
-    limit = [ROOM_SHARE * hottest * each for each in view.split_limits]
+    scores = (view.scores[key] for wish in splits if wish.action for key in wish.action.segment_ids)
+    hot = sorted(scores, reverse=True)
     pairs = [
         (ratio(added(view.demand[segment_id] for segment_id in ids_of(pair)), view.split_limits), pair)
         for pair in pairwise(view.known)
@@ -62,15 +65,19 @@ def room_wishes(view: View, hottest: float, wanted: int) -> list[Wish]:
     wishes: list[Wish] = []
     taken: set[int] = set()
     for warmth, pair in sorted(pairs, key=lambda each: each[0]):
-        if warmth > ROOM_SHARE * hottest or len(wishes) == wanted:
+        if len(wishes) == len(hot) or warmth > ROOM_SHARE * hot[len(wishes)]:
             break
         if taken.isdisjoint(ids_of(pair)) and not any(_capacity_guards(view, pair)):
             taken.update(ids_of(pair))
-            index = view.hottest_metric(pair[0].segment_id)
-            rate = sum(view.demand[segment_id][index] for segment_id in ids_of(pair))
-            margin = Margin(ROOM_RULE, metric_name(index), ids_of(pair), rate, limit[index])
-            wishes.append(Wish(ROOM_RULE, Merge(ids_of(pair)), margin))
+            wishes.append(_room_wish(view, pair, ROOM_SHARE * hot[len(wishes)]))
     return wishes
+
+
+def _room_wish(view: View, pair: Run, share: float) -> Wish:
+    index = view.hottest_metric(pair[0].segment_id)
+    rate = sum(view.demand[segment_id][index] for segment_id in ids_of(pair))
+    margin = Margin(ROOM_RULE, metric_name(index), ids_of(pair), rate, share * view.split_limits[index])
+    return Wish(ROOM_RULE, Merge(ids_of(pair)), margin)
 
 
 # Runs of neighbours.
@@ -84,7 +91,7 @@ def _runs(view: View, ready: Sequence[Segment]) -> Iterator[Run]:
         run: Run = (ready[first],)
         for segment in ready[first + 1 : first + longest]:
             wider = (*run, segment)
-            if not _adjacent(wider[-2:]) or not _fits(view, wider):
+            if not _adjacent(wider[-2:]) or not _fits(view, wider) or would_be_isolated(view, wider):
                 break
             run = wider
         if len(run) >= shortest and not any(_capacity_guards(view, run)):
@@ -225,6 +232,8 @@ def _of_pair(view: View, pair: Run, guards: dict[int, tuple[Guard, ...]]) -> Ite
         passed_ms = view.now_ms + milliseconds(seconds)
         code = GuardCode.RECENT_PEAK
         yield Guard(code, COLD_RULE, ids_of(pair), margin.current, margin.threshold, passed_ms)
+    if would_be_isolated(view, pair):
+        yield Guard(GuardCode.DOMINANT_KEY, COLD_RULE, ids_of(pair), threshold=view.policy.dominant_key_share)
 
 
 KIND_ORDER = {code: number for number, code in enumerate(GuardCode)}

@@ -6,14 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil
 
-from scalable.domain.autoscale_cuts import balanced_cuts, even_cuts, hottest_part, isolating_cuts
+from scalable.domain.autoscale_cuts import balanced_cuts, even_cuts
+from scalable.domain.autoscale_isolation import isolating_wishes
 from scalable.domain.autoscale_view import View, ids_of, metric_name
 from scalable.domain.decision import CONSUMER_RULE, Guard, GuardCode, Margin, Split, Wish
 from scalable.domain.layout import Segment
-
-DOMINANT_KEY_RULE = "dominant-key"
-ISOLATION_FLOOR = 0.5
-"""A key that dominates its topic is isolated once its segment is at this share of a split threshold."""
 
 
 def consumer_wishes(view: View) -> list[Wish]:
@@ -39,7 +36,7 @@ def consumer_wishes(view: View) -> list[Wish]:
 
 def load_wishes(view: View) -> list[Wish]:
     """Give the splits that the load rule wants, the most overloaded segment first."""
-    dominated = dict(_dominated(view)) if view.policy.isolate_dominant_key else {}
+    dominated = dict(isolating_wishes(view))
     hot = [each for each in view.known if view.scores[each.segment_id] > 1 or each.segment_id in dominated]
     if not hot:
         return []
@@ -94,26 +91,6 @@ def _cuts(view: View, segment: Segment, children: int) -> tuple[tuple[int, ...],
     if sum(heat) <= 0:
         return even_cuts(segment.hash_range, children), "cut evenly: where the load lies is not known"
     return balanced_cuts(segment.hash_range, heat, children), ""
-
-
-def _dominated(view: View) -> Iterator[tuple[int, Wish]]:
-    """Give the segments in which one part has most of the load, each with the split that isolates it.
-
-    A part counts that has the policy's share of a hot segment, or of the whole topic.
-    """
-    heats = view.snapshot.heat
-    whole = sum(sum(heats.get(segment.segment_id, ())) for segment in view.known)
-    for segment in _wide(view.known):
-        score, heat = view.scores[segment.segment_id], heats.get(segment.segment_id, ())
-        if score <= ISOLATION_FLOOR or sum(heat) <= 0:
-            continue
-        part, rate = hottest_part(segment.hash_range, heat)
-        share = max(rate / sum(heat) if score > 1 else 0.0, rate / whole)
-        if share >= view.policy.dominant_key_share and part != segment.hash_range:
-            split = Split(segment.segment_id, isolating_cuts(segment.hash_range, part))
-            limit, ids = view.policy.dominant_key_share, (segment.segment_id,)
-            margin = Margin(DOMINANT_KEY_RULE, metric_name(0), ids, share, limit, f"in {part.hex}")
-            yield segment.segment_id, Wish(DOMINANT_KEY_RULE, split, margin)
 
 
 def _too_narrow(margin: Margin, candidates: Sequence[Segment]) -> Wish:

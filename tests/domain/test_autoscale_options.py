@@ -1,5 +1,6 @@
 """The options beyond PIP-483: what each does alone, and what all of them never do."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -145,6 +146,37 @@ def test_a_peak_that_was_not_long_ago_holds_a_merge_back_until_it_is() -> None:
     assert decision.next_eligible_at_ms == NOW_MS + 10 * MINUTE_MS
     low = {0: SegmentRates(2_000), 1: SegmentRates(2_000)}
     assert decide(snapshot(2, policy=policy, peaks=low), NOW_MS).action == Merge((0, 1))
+
+
+ALONE = {"isolateDominantKey": True, "mergeTargetShare": 0.9, "mergeWindowSeconds": 0, "minSegments": 1}
+
+
+@pytest.mark.parametrize(("rate", "merges"), [(6_000, False), (2_000, True)])
+def test_a_key_that_dominates_its_topic_is_not_merged_only_to_be_cut_out_again(
+    rate: float, merges: bool
+) -> None:
+    """Below half of a split threshold it would not be cut out, and may merge."""
+    layout = Layout.initial(1, OLD_MS)
+    layout = layout.apply(layout.plan_split(0, (0x4000, 0x4001)), OLD_MS).prune(0)
+    loads = {1: load(500), 2: load(rate), 3: load(500)}
+    heat = {key: [record.rates.msg_rate_in / 32] * 32 for key, record in loads.items()}
+    decision = decide(snapshot(layout, loads, ALONE, heat=heat), NOW_MS)
+    assert (decision.action is not None) == merges
+    assert (GuardCode.DOMINANT_KEY in [guard.code for guard in decision.held_by]) != merges
+
+
+def test_room_is_made_for_what_can_be_split_and_only_when_nothing_else_holds_it_back() -> None:
+    """A segment of a single hash stays the hottest whatever is merged; it asks for no room."""
+    layout = Layout.initial(1, OLD_MS)
+    layout = layout.apply(layout.plan_split(0, (1, 0x4000, 0x8000)), OLD_MS).prune(0)
+    policy = {"maxSegments": 4, "mergeMakesRoom": True, "maxActionsPerTick": 4}
+    loads = {1: load(90_000), 2: load(4_000), 3: load(4_000), 4: load(20_000)}
+    case = snapshot(layout, loads, policy)
+    assert decide(case, NOW_MS).action == Merge((2, 3))
+    warm = {1: load(90_000), 2: load(9_000), 3: load(9_000), 4: load(20_000)}
+    assert decide(snapshot(layout, warm, policy), NOW_MS).action is None
+    assert decide(snapshot(layout, {**loads, 4: load(4_000)}, policy), NOW_MS).action is None
+    assert decide(replace(case, last_split_at_ms=NOW_MS - 1_000), NOW_MS).action is None
 
 
 def test_at_the_cap_cold_neighbours_make_room_for_a_hot_segment() -> None:

@@ -118,13 +118,35 @@ def test_recommended_is_below_the_published_rules_where_it_says_so(trace: str) -
     assert ours.actions < pravega.actions
 
 
-def test_a_dominant_key_is_alone_within_three_actions() -> None:
-    setup = Setup(initial_segments=1, warm_up_seconds=0)
-    load = np.full(360, 30_000.0)
-    found, outcome = run_replay("flat", load, "recommended", setup=setup, keys=keys.dominant(0.6))
+@pytest.mark.parametrize(("segments", "rate"), [(1, 30_000), (4, 14_000), (8, 400_000), (16, 60_000)])
+def test_a_dominant_key_is_alone_within_three_actions(segments: int, rate: float) -> None:
+    """A segment is acted on once in a decision: those with splits bound the actions on the key's own."""
+    setup = Setup(initial_segments=segments, warm_up_seconds=0)
+    load = np.full(40, float(rate))
+    _, outcome = run_replay("flat", load, "recommended", setup=setup, keys=keys.dominant(0.6))
     hash16 = segment_hash(key_hash(keys.DOMINANT_KEY))
     assert outcome.layout.find_active(hash16).hash_range == HashRange(hash16, hash16)
-    assert found.splits <= 3
+    assert len({step for step, _ in outcome.splits}) <= 3
+
+
+@pytest.mark.parametrize(
+    ("spread", "segments", "rate"),
+    [
+        ("uniform", 8, 100_000),
+        ("zipf:1", 1, 250_000),
+        ("zipf:1", 16, 700_000),
+        ("dominant:0.3", 8, 700_000),
+        ("dominant:0.6", 8, 14_000),
+        ("dominant:0.95", 1, 6_000),
+    ],
+)
+def test_a_steady_load_comes_to_rest(spread: str, segments: int, rate: float) -> None:
+    """Also one that is too much for all the segments that there may be."""
+    setup = Setup(initial_segments=segments, warm_up_seconds=3_600)
+    load = np.full(720, float(rate))
+    found, outcome = run_replay("flat", load, "recommended", setup=setup, keys=keys.parse(spread))
+    assert outcome.splits, "it was no load that nothing is done about"
+    assert found.actions == 0
 
 
 def test_zipf_keys_and_heat_add_up() -> None:
