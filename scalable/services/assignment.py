@@ -16,7 +16,7 @@ from scalable.domain.segment import SegmentState
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.registry import segment_port
 from scalable.services.controller import Leader
-from scalable.services.settling import write_changes
+from scalable.services.settling import Outcome, write_all
 from scalable.store import assigned, checkpoints
 from scalable.store import subscriptions as store
 from scalable.store.assigned import Assigned, AssignedUnit
@@ -171,7 +171,7 @@ def release_segments(*, subscription_id: int, releases: Sequence[Release]) -> li
             stopped = release.position if refusal is None else None
             if stopped is not None and subscription.type is SubscriptionType.CHECKPOINT:
                 checkpoints.write_position(subscription_id, release.segment_id, stopped)
-        write_changes(subscription, layout, known, after, known.drained)
+        write_all([Outcome(subscription, layout, known, after, known.drained)])
         return refusals
 
 

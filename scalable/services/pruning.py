@@ -164,7 +164,7 @@ def _forget(topic: TopicView, pruning: Pruning) -> None:
     pruned = [segment.segment_id for segment in pruning.segments]
     ends = {key: _end_offset(SegmentKey(incarnation, key)) for key in pruned}
     for subscription_id in store.forget_segments(incarnation, pruned):
-        subscriptions.raise_generation(subscription_id)
+        subscriptions.raise_generations([subscription_id])
         announce.publish(announce.AssignmentChanged(subscription_id, incarnation))
     revision = topics.write_layout(topic, pruning.layout, end_offsets=ends)
     announce.publish(announce.TopicChanged(incarnation, str(topic.name), revision))

@@ -5,15 +5,16 @@ and a sweep, never inside them: a last acknowledgement and a seal in flight at t
 other, and the children would stay shut.
 """
 
-from collections.abc import Collection, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
 from scalable.domain.cursors import bucket_ranges, cursor_name, cursor_names
-from scalable.domain.errors import SegmentNotOwned, SegmentStoreMissing, SubscriptionNotFound
+from scalable.domain.errors import SegmentNotOwned, SegmentStoreMissing
 from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout
 from scalable.domain.ownership import Ownership, rebalance
@@ -31,6 +32,8 @@ from scalable.store import subscriptions as store
 from scalable.store.clock import database_now, milliseconds
 from scalable.store.subscriptions import Ownerships, SubscriptionView
 
+SETTLED_TOGETHER = 200
+"""So many subscriptions of a topic are settled in one transaction, which makes their members wait."""
 OVERDUE_LIMIT = 100
 UNDRAINED_LIMIT = 50
 GENERATIONS_PER_SUBSCRIPTION = 2**20
@@ -39,18 +42,16 @@ GENERATIONS_PER_SUBSCRIPTION = 2**20
 
 def settle_topic(*, topic_id: int) -> None:
     """Settle every subscription of a topic that is assigned, after its layout changed; no topic is fine."""
-    for subscription in store.of_topic(topic_id):
-        if subscription.type is not SubscriptionType.QUEUE:
-            settle_subscription(subscription_id=subscription.subscription_id)
+    keys = store.assigned_of_topic(topic_id)
+    for start in range(0, len(keys), SETTLED_TOGETHER):
+        with transaction.atomic():
+            _settle_all(store.lock_many(keys[start : start + SETTLED_TOGETHER]))
 
 
 def settle_subscription(*, subscription_id: int) -> bool:
     """Settle one subscription and tell whether anything changed; one that is gone is fine."""
-    try:
-        with transaction.atomic():
-            return settle_locked(store.lock(subscription_id))
-    except SubscriptionNotFound:
-        return False
+    with transaction.atomic():
+        return _settle_all(store.lock_many([subscription_id]))
 
 
 def settle_drained(*, subscription_id: int, incarnation: int, segment_id: int, position: int) -> bool:
@@ -88,9 +89,9 @@ def settle_locked(subscription: SubscriptionView, *, ended: Collection[int] = ()
 
     `ended` names sealed segments that a CHECKPOINT group has read to their end, for it acknowledges nothing.
     """
-    layout = store.read_layout(subscription.incarnation)
-    known = _known(subscription, layout)
-    return _settle(subscription, layout, known, known.owned, known.drained.union(ended))
+    scene = Scene([subscription])
+    known = scene.known(subscription)
+    return write_all([_settled(scene, subscription, known, known.owned, known.drained.union(ended))])
 
 
 def sought(
@@ -103,63 +104,146 @@ def sought(
     and what came after them is withdrawn. `ended`: of these segments, those whose end a CHECKPOINT group's
     checkpoint has reached; for other subscriptions the cursors tell.
     """
-    layout = store.read_layout(subscription.incarnation)
-    known = _known(subscription, layout)
+    scene = Scene([subscription])
+    known = scene.known(subscription)
     moved = set(segment_ids)
     owned = {key: owned.sought() if key.segment_id in moved else owned for key, owned in known.owned.items()}
-    _settle(subscription, layout, known, owned, (known.drained - moved).union(ended))
+    write_all([_settled(scene, subscription, known, owned, (known.drained - moved).union(ended))])
 
 
-def _settle(
+class Scene:
+    """What settling looks at: of subscriptions of one topic, which are locked, all owners and consumers.
+
+    All of them are read together, and the cursors only when that is called for.
+    """
+
+    def __init__(self, subscriptions: Sequence[SubscriptionView]) -> None:
+        keys = [subscription.subscription_id for subscription in subscriptions]
+        self.incarnation = subscriptions[0].incarnation
+        self.layout = store.read_layout(self.incarnation)
+        self.consumers = store.consumers_of(keys)
+        self.now_ms = milliseconds(database_now())
+        self._only = subscriptions[0].name if len(keys) == 1 else None
+        self._rows = store.ownerships_of(keys)
+
+    def known(self, subscription: SubscriptionView) -> Ownerships:
+        """Give the owners of all that is kept; what has none begins at the subscription's own generations."""
+        rows = self._rows[subscription.subscription_id]
+        unowned = Ownership(generation=subscription.subscription_id * GENERATIONS_PER_SUBSCRIPTION)
+        keys = units_of(self.layout, self.layout.segments, key_shared=subscription.key_shared)
+        owned = {key: rows.owned.get(key, unowned) for key in keys}
+        return Ownerships(owned, rows.drained & self.layout.segments.keys())
+
+    def acknowledged(self, subscription: SubscriptionView) -> frozenset[int]:
+        """Give the sealed segments all of whose cursors stand at their end."""
+        return frozenset(
+            key
+            for key, segment in self.layout.segments.items()
+            if not segment.is_active
+            and self._finished.issuperset(
+                (key, name)
+                for name in cursor_names(
+                    subscription.name, subscription.key_shared, segment.entry_bucket_splits
+                )
+            )
+        )
+
+    @cached_property
+    def _finished(self) -> frozenset[tuple[int, str]]:
+        """The cursors that stand at the end of a sealed store; one statement of the data plane."""
+        rows = segment_port().backlogs(incarnation=self.incarnation, subscription=self._only)
+        return frozenset(
+            (each.segment_id, each.cursor)
+            for each in rows
+            if each.terminated and each.position >= each.end_offset
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a locked subscription's owners and drained segments are to be, beside what is `known` of them."""
+
+    subscription: SubscriptionView
+    layout: Layout
+    known: Ownerships
+    after: Mapping[BucketKey, Ownership]
+    drained: frozenset[int]
+
+    @property
+    def changed(self) -> dict[BucketKey, Ownership]:
+        """Give what has to be written."""
+        marked, known = self.drained ^ self.known.drained, self.known.owned
+        return {
+            key: owned for key, owned in self.after.items() if owned != known[key] or key.segment_id in marked
+        }
+
+    def fences(self, changed: Mapping[BucketKey, Ownership]) -> list[tuple[int, str, int]]:
+        """Give (segment, cursor, generation) of what former owners may acknowledge no more."""
+        known = self.known.owned
+        return [
+            (
+                key.segment_id,
+                cursor_of(self.subscription, self.layout.get(key.segment_id), key.bucket),
+                changed[key].generation,
+            )
+            for key in sorted(changed)
+            if changed[key].generation > known[key].generation
+        ]
+
+
+def _settle_all(subscriptions: Sequence[SubscriptionView]) -> bool:
+    if not subscriptions:
+        return False
+    scene = Scene(subscriptions)
+    settled = []
+    for subscription in subscriptions:
+        known = scene.known(subscription)
+        settled.append(_settled(scene, subscription, known, known.owned, known.drained))
+    return write_all(settled)
+
+
+def _settled(
+    scene: Scene,
     subscription: SubscriptionView,
-    layout: Layout,
     known: Ownerships,
     owned: Mapping[BucketKey, Ownership],
     drained: frozenset[int],
-) -> bool:
-    drained = _with_newly_drained(subscription, layout, drained)
+) -> Outcome:
+    layout = scene.layout
+    drained = _with_newly_drained(scene, subscription, drained)
     keys = units_of(layout, assignable(layout, drained), key_shared=subscription.key_shared)
     owners = {key: one.owner for key, one in known.owned.items() if one.owner is not None}
     after = rebalance(
         owned,
         keys,
-        store.consumers(subscription.subscription_id),
+        scene.consumers.get(subscription.subscription_id, []),
         shut={key for key in owned if key.segment_id not in drained} - set(keys),
         preferred=parents_owners(layout, keys, owners, key_shared=subscription.key_shared),
-        now_ms=milliseconds(database_now()),
+        now_ms=scene.now_ms,
         hand_over_ms=round(settings.SCALABLE_HANDOVER_SECONDS * 1000),
     )
-    return write_changes(subscription, layout, known, after, drained)
+    return Outcome(subscription, layout, known, after, drained)
 
 
-def _known(subscription: SubscriptionView, layout: Layout) -> Ownerships:
-    """Read the owners of all that is kept; what has none begins at the subscription's own generations."""
-    rows = store.ownerships(subscription.subscription_id)
-    unowned = Ownership(generation=subscription.subscription_id * GENERATIONS_PER_SUBSCRIPTION)
-    keys = units_of(layout, layout.segments, key_shared=subscription.key_shared)
-    owned = {key: rows.owned.get(key, unowned) for key in keys}
-    return Ownerships(owned, rows.drained & layout.segments.keys())
+def write_all(outcomes: Sequence[Outcome]) -> bool:
+    """Write the owners that changed, fence the former ones, announce it; tells whether anything changed.
 
-
-def write_changes(
-    subscription: SubscriptionView,
-    layout: Layout,
-    known: Ownerships,
-    after: Mapping[BucketKey, Ownership],
-    drained: frozenset[int],
-) -> bool:
-    """Write the owners that changed, fence the former ones, announce it; the subscription is locked."""
-    marked = drained ^ known.drained
-    changed = {
-        key: owned for key, owned in after.items() if owned != known.owned[key] or key.segment_id in marked
-    }
-    if not changed:
+    The subscriptions are of one topic, and locked. A cursor that is gone goes with its segment or topic.
+    """
+    changes = [(outcome, changed) for outcome in outcomes if (changed := outcome.changed)]
+    if not changes:
         return False
-    raised = [key for key in sorted(changed) if changed[key].generation > known.owned[key].generation]
-    _fence(subscription, layout, {key: changed[key].generation for key in raised})
-    store.write_ownerships(subscription.subscription_id, changed, drained)
-    store.raise_generation(subscription.subscription_id)
-    announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
+    incarnation = changes[0][0].subscription.incarnation
+    fences = [fence for outcome, changed in changes for fence in outcome.fences(changed)]
+    if fences:
+        segment_port().own_all(incarnation=incarnation, generations=fences)
+    store.write_ownerships(
+        {outcome.subscription.subscription_id: (changed, outcome.drained) for outcome, changed in changes}
+    )
+    keys = [outcome.subscription.subscription_id for outcome, _ in changes]
+    store.raise_generations(keys)
+    for key in keys:
+        announce.publish(announce.AssignmentChanged(key, incarnation))
     return True
 
 
@@ -194,18 +278,8 @@ def _bucket_ranges(incarnation: int, segment_id: int) -> tuple[HashRange, ...]:
     return bucket_ranges(found.segment.entry_bucket_splits)
 
 
-def _fence(subscription: SubscriptionView, layout: Layout, generations: Mapping[BucketKey, int]) -> None:
-    """Refuse acknowledgements of former owners; a cursor that is gone goes with its segment or topic."""
-    cursors = [
-        (key.segment_id, cursor_of(subscription, layout.get(key.segment_id), key.bucket), generation)
-        for key, generation in generations.items()
-    ]
-    if cursors:
-        segment_port().own_all(incarnation=subscription.incarnation, generations=cursors)
-
-
 def _with_newly_drained(
-    subscription: SubscriptionView, layout: Layout, drained: frozenset[int]
+    scene: Scene, subscription: SubscriptionView, drained: frozenset[int]
 ) -> frozenset[int]:
     """Add the sealed segments that are open and fully acknowledged, and then those that this opened.
 
@@ -213,29 +287,12 @@ def _with_newly_drained(
     """
     acknowledged: frozenset[int] | None = None
     while subscription.type is SubscriptionType.STREAM:
-        sealed = {key for key in assignable(layout, drained) if not layout.segments[key].is_active}
+        sealed = {
+            key for key in assignable(scene.layout, drained) if not scene.layout.segments[key].is_active
+        }
         if sealed and acknowledged is None:  # most often nothing is sealed, and nothing has to be read
-            acknowledged = _acknowledged(subscription, layout)
+            acknowledged = scene.acknowledged(subscription)
         if not sealed or not acknowledged or not sealed & acknowledged:
             break
         drained |= sealed & acknowledged
     return drained
-
-
-def _acknowledged(subscription: SubscriptionView, layout: Layout) -> frozenset[int]:
-    """Give the sealed segments all of whose cursors stand at their end; one statement of the data plane."""
-    port = segment_port()
-    rows = port.backlogs(incarnation=subscription.incarnation, subscription=subscription.name)
-    finished = {
-        (each.segment_id, each.cursor)
-        for each in rows
-        if each.terminated and each.position >= each.end_offset
-    }
-    return frozenset(
-        key
-        for key, segment in layout.segments.items()
-        if finished.issuperset(
-            (key, name)
-            for name in cursor_names(subscription.name, subscription.key_shared, segment.entry_bucket_splits)
-        )
-    )

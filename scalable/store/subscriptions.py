@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from django.db import connection
 from django.db.models import Exists, F, OuterRef
 
 from scalable.domain.errors import SubscriptionNotFound, SubscriptionTypeMismatch, TopicNotFound
@@ -22,6 +23,22 @@ from scalable.models import Assignment, ConsumerRegistration, Segment, Subscript
 from scalable.store import evaluations
 from scalable.store.clock import ClockTimestamp, milliseconds, moment, optional_milliseconds
 from scalable.store.segment_rows import read_segments
+
+# By arrays: rows of the ORM, hundreds after a wide split, would cost more than all the rest of it.
+_WRITE_OWNERSHIPS = """
+INSERT INTO scalable_assignment (
+    subscription_id, segment_id, bucket, owner, next_owner, generation, release_deadline, drained
+)
+SELECT * FROM unnest(
+    %s::bigint[], %s::bigint[], %s::integer[], %s::text[], %s::text[], %s::bigint[], %s::timestamptz[],
+    %s::boolean[]
+)
+ON CONFLICT (subscription_id, segment_id, bucket) DO UPDATE SET
+    owner = excluded.owner, next_owner = excluded.next_owner, generation = excluded.generation,
+    release_deadline = excluded.release_deadline, drained = excluded.drained
+"""
+_KEY_COLUMNS = ("subscription_id", "segment_id", "bucket", "drained")
+_OWNER_COLUMNS = ("owner", "next_owner", "generation", "release_deadline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +160,18 @@ def lock(subscription_id: int) -> SubscriptionView:
     return _view(row)
 
 
+def lock_many(subscription_ids: Collection[int]) -> list[SubscriptionView]:
+    """Lock those of the subscriptions that exist, in the order of their ids, and read them."""
+    rows = Subscription.objects.select_for_update(no_key=True).filter(pk__in=subscription_ids)
+    return [_view(row) for row in rows.order_by("pk")]
+
+
+def assigned_of_topic(incarnation: int) -> list[int]:
+    """The subscriptions of a topic whose segments have owners, by ascending id."""
+    rows = Subscription.objects.filter(topic_id=incarnation).exclude(type=SubscriptionType.QUEUE)
+    return list(rows.order_by("pk").values_list("pk", flat=True))
+
+
 def of_topic(incarnation: int) -> list[SubscriptionView]:
     """The subscriptions of a topic by name."""
     return [_view(row) for row in Subscription.objects.filter(topic_id=incarnation).order_by("name")]
@@ -181,9 +210,9 @@ def delete(subscription_id: int) -> None:
         evaluations.mark(row.topic_id)  # its consumers count no more
 
 
-def raise_generation(subscription_id: int) -> None:
-    """Note that an owner changed; the caller holds the subscription's lock."""
-    Subscription.objects.filter(pk=subscription_id).update(
+def raise_generations(subscription_ids: Collection[int]) -> None:
+    """Note that owners changed; the caller holds the subscriptions' locks."""
+    Subscription.objects.filter(pk__in=subscription_ids).update(
         assignment_generation=F("assignment_generation") + 1
     )
 
@@ -195,6 +224,15 @@ def consumers(subscription_id: int) -> list[str]:
     """The registered consumers by name, those in their grace period too."""
     rows = ConsumerRegistration.objects.filter(subscription_id=subscription_id).order_by("name")
     return list(rows.values_list("name", flat=True))
+
+
+def consumers_of(subscription_ids: Collection[int]) -> dict[int, list[str]]:
+    """The registered consumers of subscriptions; those without any are left out."""
+    found: dict[int, list[str]] = {}
+    rows = ConsumerRegistration.objects.filter(subscription_id__in=subscription_ids)
+    for subscription_id, name in rows.values_list("subscription_id", "name"):
+        found.setdefault(subscription_id, []).append(name)
+    return found
 
 
 def consumer_views(subscription_id: int) -> list[ConsumerView]:
@@ -233,31 +271,44 @@ def remove_consumers(subscription_id: int, names: Collection[str]) -> bool:
 
 def ownerships(subscription_id: int) -> Ownerships:
     """Who owns what, and what is drained."""
-    rows = list(Assignment.objects.filter(subscription_id=subscription_id))
-    return Ownerships(
-        owned={BucketKey(row.segment_id, row.bucket): _ownership(row) for row in rows},
-        drained=frozenset(row.segment_id for row in rows if row.drained),
-    )
+    return ownerships_of([subscription_id])[subscription_id]
+
+
+def ownerships_of(subscription_ids: Collection[int]) -> dict[int, Ownerships]:
+    """Who owns what, and what is drained, by subscription."""
+    owned: dict[int, dict[BucketKey, Ownership]] = {key: {} for key in subscription_ids}
+    drained: dict[int, set[int]] = {key: set() for key in subscription_ids}
+    rows = Assignment.objects.filter(subscription_id__in=subscription_ids)
+    for key, segment_id, bucket, is_drained, *columns in rows.values_list(*_KEY_COLUMNS, *_OWNER_COLUMNS):
+        owned[key][BucketKey(segment_id, bucket)] = _ownership(*columns)
+        if is_drained:
+            drained[key].add(segment_id)
+    return {key: Ownerships(owned[key], frozenset(drained[key])) for key in owned}
 
 
 def ownership(subscription_id: int, key: BucketKey) -> Ownership | None:
     """Who owns a segment or entry bucket, or None when it never had an owner."""
-    row = Assignment.objects.filter(
+    rows = Assignment.objects.filter(
         subscription_id=subscription_id, segment_id=key.segment_id, bucket=key.bucket
-    ).first()
-    return None if row is None else _ownership(row)
+    )
+    row = rows.values_list(*_OWNER_COLUMNS).first()
+    return None if row is None else _ownership(*row)
 
 
 def write_ownerships(
-    subscription_id: int, owned: Mapping[BucketKey, Ownership], drained: Collection[int]
+    changes: Mapping[int, tuple[Mapping[BucketKey, Ownership], Collection[int]]],
 ) -> None:
-    """Set the owners of these segments or buckets; the caller holds the subscription's lock."""
-    Assignment.objects.bulk_create(
-        [_row(subscription_id, key, owned[key], key.segment_id in drained) for key in sorted(owned)],
-        update_conflicts=True,
-        unique_fields=["subscription", "segment_id", "bucket"],
-        update_fields=["owner", "next_owner", "generation", "release_deadline", "drained"],
-    )
+    """Set owners of segments or buckets, by subscription, beside which segments are drained there.
+
+    The caller holds the subscriptions' locks.
+    """
+    rows = [
+        _row(subscription_id, key, owned[key], key.segment_id in drained)
+        for subscription_id, (owned, drained) in sorted(changes.items())
+        for key in sorted(owned)
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(_WRITE_OWNERSHIPS, [list(column) for column in zip(*rows, strict=True)])
 
 
 def with_overdue_release(*, limit: int) -> list[int]:
@@ -310,26 +361,13 @@ def _view(row: Subscription) -> SubscriptionView:
     )
 
 
-def _ownership(row: Assignment) -> Ownership:
-    return Ownership(
-        owner=row.owner,
-        next_owner=row.next_owner,
-        generation=row.generation,
-        release_deadline_ms=optional_milliseconds(row.release_deadline),
-    )
+def _ownership(
+    owner: str | None, next_owner: str | None, generation: int, deadline: datetime | None
+) -> Ownership:
+    return Ownership(owner, next_owner, generation, optional_milliseconds(deadline))
 
 
-def _row(subscription_id: int, key: BucketKey, owned: Ownership, drained: bool) -> Assignment:
-    deadline: datetime | None = None
-    if owned.release_deadline_ms is not None:
-        deadline = moment(owned.release_deadline_ms)
-    return Assignment(
-        subscription_id=subscription_id,
-        segment_id=key.segment_id,
-        bucket=key.bucket,
-        owner=owned.owner,
-        next_owner=owned.next_owner,
-        generation=owned.generation,
-        release_deadline=deadline,
-        drained=drained,
-    )
+def _row(subscription_id: int, key: BucketKey, owned: Ownership, drained: bool) -> tuple[object, ...]:
+    deadline = None if owned.release_deadline_ms is None else moment(owned.release_deadline_ms)
+    owners = owned.owner, owned.next_owner, owned.generation, deadline
+    return (subscription_id, key.segment_id, key.bucket, *owners, drained)
