@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from replay import keys, table, traces
@@ -10,11 +10,14 @@ from replay.keys import KeySpread
 from replay.measures import Measures
 from replay.run import RULES, load_named, replay
 from replay.setup import Setup
+from replay.windows import WINDOWS
 from scalable.domain.policy import COUNTS, DEFAULTS
 from scalable.domain.profiles import RECOMMENDED
 
 VARIED = (
     "autoScaleIntervalSeconds",
+    "splitMsgRateInThreshold",
+    "splitCooldownSeconds",
     "mergeCooldownSeconds",
     "splitTargetShare",
     "dominantKeyShare",
@@ -23,6 +26,7 @@ VARIED = (
     "mergePeakSeconds",
     "mergeMinAgeSeconds",
     "maxSplitChildren",
+    "minMergeSegments",
     "maxMergeSegments",
     "maxActionsPerTick",
 )
@@ -34,7 +38,8 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "isolation of a dominant key": {"isolateDominantKey": False},
     "short interval": {"autoScaleIntervalSeconds": 60},
     "look-ahead": {"lookAheadSeconds": 0},
-    "merges of runs": {"maxMergeSegments": 2},
+    "merges of runs": {"maxMergeSegments": 2, "minMergeSegments": 2},
+    "least length of runs": {"minMergeSegments": 2},
     "target of merges": {"mergeTargetShare": 0},
     "peaks in merges": {"mergePeakSeconds": 0},
     "least age of merges": {"mergeMinAgeSeconds": 0},
@@ -51,6 +56,29 @@ def comparison(setup: Setup) -> str:
         for rule in RULES
     )
     return table.markdown(results)
+
+
+def held_out(setup: Setup) -> str:
+    """Compare all rules on windows that no constant was chosen by; the last column names what is not kept."""
+    lines = ["| window | " + " | ".join(COMPARED) + " | above |", "|---" * (len(COMPARED) + 2) + "|"]
+    for name, window in WINDOWS.items():
+        load = window(setup)
+        found = {rule: replay(name, load, rule, setup=setup, keys=keys.uniform())[0] for rule in COMPARED}
+        cells = [_cell(found[rule]) for rule in COMPARED]
+        lines.append(f"| {name} | " + " | ".join(cells) + f" | {', '.join(_above(found))} |")
+    return "\n".join(lines) + "\n"
+
+
+COMPARED = ("pip-483", "pravega", "ydb", "recommended")
+
+
+def _above(found: Mapping[str, Measures]) -> Iterator[str]:
+    """Name each figure in which `recommended` is above a rule that it should not be above."""
+    ours = found["recommended"]
+    for rule, other in (("pip-483", "segments_over_clairvoyant"), ("pravega", "actions")):
+        for figure in ("violation_percent", other):
+            if getattr(ours, figure) > getattr(found[rule], figure):
+                yield f"{figure.replace('_', ' ')} of {rule}"
 
 
 def sensitivity(setup: Setup) -> str:
@@ -101,6 +129,7 @@ def _cell(each: Measures) -> str:
 
 STUDIES: dict[str, Callable[[Setup], str]] = {
     "comparison": comparison,
+    "held-out": held_out,
     "sensitivity": sensitivity,
     "ablation": ablation,
 }

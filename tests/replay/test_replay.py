@@ -94,13 +94,21 @@ def test_a_step_to_sixteen_segments_takes_recommended_one_decision_and_pip_483_m
 
 
 @pytest.mark.parametrize("profile", ["pip-483", "pulsar-5.0", "recommended"])
-def test_load_about_the_threshold_for_two_hours_changes_little(profile: str) -> None:
-    load = load_named("oscillation", SHORT)
-    found, _ = run_replay("oscillation", load, profile, setup=SHORT, keys=keys.uniform())
-    one = np.minimum(load / 8, SHORT.cap_rate)
-    alone, _ = run_replay("one", one, profile, setup=replace(SHORT, initial_segments=1), keys=keys.uniform())
-    assert alone.actions <= 4
-    assert found.actions <= 16
+@pytest.mark.parametrize("segments", [1, 4, 8])
+@pytest.mark.parametrize("period_seconds", [240, 3_600])
+def test_load_about_a_threshold_for_two_hours_changes_little(
+    profile: str, segments: int, period_seconds: float
+) -> None:
+    """Four operations at most; where eight segments are at the threshold of splits, one for each."""
+    policy = policy_of(profile, {}, 64)
+    swing = 1 + 0.2 * np.sin(2 * np.pi * np.arange(720) * 10 / period_seconds)
+    setup = Setup(initial_segments=segments, warm_up_seconds=0)
+    fits = policy.merge_target_share * policy.split_msg_rate_in_threshold / policy.min_merge_segments
+    for threshold in (policy.split_msg_rate_in_threshold, fits or policy.merge_msg_rate_in_threshold):
+        load = segments * threshold * swing
+        found, _ = run_replay("about", load, profile, setup=setup, keys=keys.uniform())
+        assert found.actions <= max(4, segments)
+        assert found.splits <= 4 or found.merges == 0
 
 
 @pytest.mark.slow
