@@ -291,18 +291,28 @@ class LoadWatermark(models.Model):
 
 
 class LoadTile(models.Model):
-    """One minute of one segment's incoming messages per second, by 1/32 of its range."""
+    """Incoming messages per second of a segment, by 1/32 of its range, in the minutes from `minute` on."""
 
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE)
     segment_id = models.BigIntegerField()
     minute = models.DateTimeField()
     mean = ArrayField(models.FloatField())
     peak = ArrayField(models.FloatField())
+    span_minutes = models.SmallIntegerField(db_default=1)
+    observed_ms = models.IntegerField(db_default=60_000)
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["topic", "minute", "segment_id"], name="load_tile_unique")
+            models.UniqueConstraint(
+                fields=["topic", "span_minutes", "minute", "segment_id"], name="load_tile_in_its_ring"
+            ),
+            models.CheckConstraint(condition=Q(span_minutes__in=[1, 10, 60]), name="load_tile_span"),
+            models.CheckConstraint(
+                condition=Q(observed_ms__gt=0, observed_ms__lte=F("span_minutes") * 60_000),
+                name="load_tile_observed",
+            ),
         ]
+        indexes = [models.Index(fields=["span_minutes", "minute"], name="load_tile_by_age")]
 
 
 class Decision(models.Model):

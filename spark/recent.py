@@ -78,8 +78,16 @@ class Series(msgspec.Struct, kw_only=True):
 
         The rates are over that part of the minute.
         """
-        start_ms, end_ms = max(minute_ms, self.born_ms), minute_ms + MINUTE_MS
+        start_ms, end_ms = self._observed(minute_ms, minute_ms + MINUTE_MS)
         return self._mean_rates(start_ms, end_ms), end_ms - start_ms
+
+    def observed_ms(self, minute_ms: int, watermark_ms: int) -> int:
+        """Give for how long of a minute, up to the watermark, the segment was observed."""
+        start_ms, end_ms = self._observed(minute_ms, watermark_ms)
+        return end_ms - start_ms
+
+    def _observed(self, minute_ms: int, watermark_ms: int) -> tuple[int, int]:
+        return max(minute_ms, self.born_ms), min(minute_ms + MINUTE_MS, watermark_ms)
 
     def _mean_rates(self, start_ms: int, end_ms: int) -> SegmentRates:
         totals = [0.0, 0.0, 0.0, 0.0]
@@ -104,7 +112,7 @@ class Series(msgspec.Struct, kw_only=True):
         The mean is over the part of the minute in which the segment existed; the largest is that of one
         interval.
         """
-        start_ms, end_ms = max(minute_ms, self.born_ms), min(minute_ms + MINUTE_MS, watermark_ms)
+        start_ms, end_ms = self._observed(minute_ms, watermark_ms)
         inside = [sample for sample in self.samples if sample.overlap(start_ms, end_ms)]
         if not inside:
             return None

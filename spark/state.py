@@ -83,7 +83,9 @@ class LoadState(msgspec.Struct, kw_only=True):
         update.watermark_ms = after_ms
         update.loads = list(self._loads(after_ms))
         tiles = list(self._tiles(before_ms, after_ms))
-        update.tiles = [_tile(*each) for each in tiles]
+        update.tiles = [
+            {**_tile(*each), "observedMs": each[0].observed_ms(each[1], after_ms)} for each in tiles
+        ]
         update.minutes = [_minute(*each) for each in tiles if each[1] < minute_of(after_ms)]
         self._forget(after_ms)
         return update

@@ -284,16 +284,21 @@ class LoadsBody(Body):
 
 
 class TileBody(Body):
-    """A minute of a segment: messages in per second, mean and largest, per 1/32 of its range."""
+    """Messages into a segment per second, mean and largest, per 1/32 of its range.
+
+    Of `spanMs` from `minuteMs` on; the mean is over the `observedMs` of them.
+    """
 
     segment_id: Identifier
     minute_ms: TimeMs
+    span_ms: int
+    observed_ms: int
     mean: list[float]
     max: list[float]
 
 
 class TilesBody(Body):
-    """Tiles, ascending by minute."""
+    """Tiles, ascending by time."""
 
     tiles: list[TileBody]
 

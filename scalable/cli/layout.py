@@ -121,16 +121,21 @@ def loads(session: Session, admin: Admin, topic: TopicName) -> None:
 
 @click.command()
 @topic_argument
-@click.option("--last", type=SPAN, default="1h", show_default=True, help="The minutes of so long.")
+@click.option("--last", type=SPAN, default="1h", show_default=True, help="So far back.")
 @with_admin
 def tiles(session: Session, admin: Admin, topic: TopicName, last: float) -> None:
-    """List the load of each segment by the minute."""
+    """List the load of each segment: by the minute, of the past by ten minutes, then by the hour."""
     now_ms = int(datetime.now(UTC).timestamp() * 1000)
     rows = [
-        {**each, "minute": as_text(each["minuteMs"]), "mean/s": sum(each["mean"])}
+        {
+            **each,
+            "from": as_text(each["minuteMs"]),
+            "minutes": each["spanMs"] // 60_000,
+            "mean/s": sum(each["mean"]),
+        }
         for each in admin.tiles(topic, from_ms=now_ms - int(last * 1000), to_ms=now_ms)
     ]
-    session.output.rows(rows, ("minute", "segmentId", "mean/s"), empty="no load was reported")
+    session.output.rows(rows, ("from", "minutes", "segmentId", "mean/s"), empty="no load was reported")
 
 
 @click.command()

@@ -261,7 +261,7 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
         return self._object("GET", _path(topic, "loads"))
 
     def tiles(self, topic: TopicName | str, *, from_ms: int, to_ms: int) -> list[Json]:
-        """Give the one-minute load tiles of a time span."""
+        """Give the load tiles of a time span: of minutes, of the past of 10 minutes, then of hours."""
         params = {"fromMs": from_ms, "toMs": to_ms}
         return _listed(self._json("GET", _path(topic, "tiles"), params=params), "tiles")
 

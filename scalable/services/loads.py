@@ -1,8 +1,7 @@
 """What the load pipeline reports and what is read of it (PIP-483, Load reporting)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -12,8 +11,9 @@ from scalable import announce
 from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
 from scalable.domain.load import LoadRecord, SegmentRates, is_material
 from scalable.domain.names import TopicName
+from scalable.domain.rings import COARSER, MINUTE_MS, MINUTES, layers
 from scalable.services.policies import resolve
-from scalable.store import evaluations, topics
+from scalable.store import evaluations, rings, topics
 from scalable.store import loads as store
 from scalable.store.clock import database_now, milliseconds, moment
 from scalable.store.loads import SegmentRef, Tile, TopicPolicies
@@ -21,7 +21,6 @@ from scalable.wire.loads import MAX_TIME_MS, ReportedLoad, ReportedTile, parse_l
 
 MAX_REPORTER_LENGTH = 255
 MAX_TILES_READ = 20_000
-TILE_RETENTION = timedelta(days=30)
 WATERMARK_WINDOWS = 3
 """Loads are unknown once the pipeline's watermark is older than this many rate windows."""
 
@@ -92,20 +91,36 @@ def report_loads(*, reporter: str, watermark_ms: int, loads: Sequence[Mapping[st
 
 @transaction.atomic
 def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
-    """Set tiles (ReportedTile bodies) by topic, minute and segment; a repeat replaces what was there.
+    """Set one-minute tiles (ReportedTile bodies) by topic, minute and segment, and roll up what they change.
 
-    Sealed segments count: their last minute is reported after the seal. Raises LoadReportUnreadable.
+    A repeat replaces what was there. A minute that its ring has let go changes nothing: what was rolled up of
+    it could not be made anew. Sealed segments count: their last minute is reported after the seal. Raises
+    LoadReportUnreadable.
     """
     latest = {((tile.incarnation, tile.segment_id), tile.minute_ms): tile for tile in parse_tiles(tiles)}
     names = store.topic_names(store.lock_topics({tile.incarnation for tile in latest.values()}))
     existing = store.existing_segments({ref for ref, _ in latest})
-    known = [tile for (ref, _), tile in latest.items() if ref in existing and names.get(ref[0]) == tile.topic]
-    store.write_tiles((tile.incarnation, _tile(tile)) for tile in known)
-    for incarnation in sorted({tile.incarnation for tile in known}):
-        oldest = database_now() - TILE_RETENTION
-        store.delete_tiles(incarnation, before=oldest, limit=_DELETED_TILES_PER_REPORT)
-    evaluations.mark_tiles({tile.incarnation for tile in known})
-    return ReportOutcome(written=len(known), unchanged=0, unknown=len(latest) - len(known))
+    now_ms = milliseconds(database_now())
+    known = {
+        key: tile
+        for key, tile in latest.items()
+        if key[0] in existing and names.get(tile.incarnation) == tile.topic
+    }
+    kept = {key: tile for key, tile in known.items() if tile.minute_ms >= MINUTES.start_ms(now_ms)}
+    store.write_tiles((tile.incarnation, _tile(tile)) for tile in kept.values())
+    _roll_up(kept, now_ms)
+    rings.trim(now_ms=now_ms, limit=_DELETED_TILES_PER_REPORT)
+    evaluations.mark_tiles({tile.incarnation for tile in kept.values()})
+    return ReportOutcome(
+        written=len(kept), unchanged=len(known) - len(kept), unknown=len(latest) - len(known)
+    )
+
+
+def _roll_up(minutes: Collection[tuple[SegmentRef, int]], now_ms: int) -> None:
+    """Make the coarser tiles anew that have these minutes; the running minute waits until it is over."""
+    over = [(ref, minute_ms) for ref, minute_ms in minutes if minute_ms + MINUTE_MS <= now_ms]
+    for ring, finer in COARSER:
+        rings.roll_up({(ref, ring.block_ms(minute_ms)) for ref, minute_ms in over}, ring=ring, finer=finer)
 
 
 def loads_for_decision(*, incarnation: int, rate_window_seconds: float, now_ms: int) -> TopicLoads:
@@ -132,8 +147,9 @@ def topic_loads(*, name: TopicName) -> TopicLoads:
 
 
 def tiles(*, name: TopicName, from_ms: int, to_ms: int) -> Sequence[Tile]:
-    """The tiles of a topic from minute to minute, both included, ascending; at most the newest 20,000.
+    """The tiles of a topic that begin in a span, both ends included, ascending; at most the newest 20,000.
 
+    Each moment is told by the finest ring that still has it.
     Raises TopicNotFound, InvalidParameter.
     """
     for parameter, value in (("fromMs", from_ms), ("toMs", to_ms)):
@@ -142,8 +158,8 @@ def tiles(*, name: TopicName, from_ms: int, to_ms: int) -> Sequence[Tile]:
                 parameter=parameter, value=value, problem="it is not a time in ms since 1970"
             )
     incarnation = _find(name).incarnation
-    first, last = moment(from_ms), moment(to_ms)
-    return store.read_tiles(incarnation, first=first, last=last, limit=MAX_TILES_READ)
+    told = layers(milliseconds(database_now()))
+    return rings.read_layers(incarnation, told, from_ms=from_ms, to_ms=to_ms, limit=MAX_TILES_READ)
 
 
 def _find(name: TopicName) -> TopicPolicies:
@@ -201,4 +217,5 @@ def _announce(incarnations: set[int]) -> None:
 
 
 def _tile(tile: ReportedTile) -> Tile:
-    return Tile(tile.segment_id, tile.minute_ms, tuple(tile.mean), tuple(tile.max))
+    mean, peak = tuple(tile.mean), tuple(tile.max)
+    return Tile(tile.segment_id, tile.minute_ms, mean, peak, observed_ms=tile.observed_ms)

@@ -30,12 +30,17 @@ class TopicPolicies:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Mean and largest incoming messages per second of one minute of a segment, per 1/32 of its range."""
+    """Mean and largest incoming messages per second of a segment, per 1/32 of its range.
+
+    Of `span_minutes` minutes from `minute_ms` on; the mean is over what was observed of them.
+    """
 
     segment_id: int
     minute_ms: int
     mean: tuple[float, ...]
     peak: tuple[float, ...]
+    span_minutes: int = 1
+    observed_ms: int = 60_000
 
 
 def find_topic(name: TopicName) -> TopicPolicies | None:
@@ -125,21 +130,16 @@ def write_tiles(tiles: Iterable[tuple[int, Tile]]) -> None:
     LoadTile.objects.bulk_create(
         [_tile_row(topic_id, tile) for topic_id, tile in tiles],
         update_conflicts=True,
-        unique_fields=["topic", "minute", "segment_id"],
-        update_fields=["mean", "peak"],
+        unique_fields=["topic", "span_minutes", "minute", "segment_id"],
+        update_fields=["mean", "peak", "observed_ms"],
     )
 
 
-def delete_tiles(topic_id: int, *, before: datetime, limit: int) -> int:
-    """Delete at most `limit` tiles of a topic that are older than `before` and give their number."""
-    old = LoadTile.objects.filter(topic_id=topic_id, minute__lt=before).order_by("minute")
-    deleted, _ = LoadTile.objects.filter(pk__in=list(old.values_list("pk", flat=True)[:limit])).delete()
-    return deleted
-
-
 def read_tiles(topic_id: int, *, first: datetime, last: datetime, limit: int) -> Sequence[Tile]:
-    """The newest `limit` tiles of a span of minutes, both ends included, ascending by minute and segment."""
-    span = LoadTile.objects.filter(topic_id=topic_id).filter(Q(minute__gte=first), Q(minute__lte=last))
+    """The newest `limit` one-minute tiles of a span, both ends included, ascending by minute and segment."""
+    span = LoadTile.objects.filter(topic_id=topic_id, span_minutes=1).filter(
+        Q(minute__gte=first), Q(minute__lte=last)
+    )
     rows = span.order_by("-minute", "-segment_id")[:limit]
     return [
         Tile(row.segment_id, milliseconds(row.minute), tuple(row.mean), tuple(row.peak))
@@ -148,8 +148,10 @@ def read_tiles(topic_id: int, *, first: datetime, last: datetime, limit: int) ->
 
 
 def recent_tiles(topic_ids: Collection[int], *, since: datetime, limit: int) -> Iterable[tuple[int, Tile]]:
-    """The newest `limit` tiles of topics since a minute, each with its topic."""
-    rows = LoadTile.objects.filter(topic_id__in=topic_ids, minute__gte=since).order_by("-minute")
+    """The newest `limit` one-minute tiles of topics since a minute, each with its topic."""
+    rows = LoadTile.objects.filter(topic_id__in=topic_ids, span_minutes=1, minute__gte=since).order_by(
+        "-minute"
+    )
     for row in rows[:limit]:
         yield row.topic_id, Tile(row.segment_id, milliseconds(row.minute), tuple(row.mean), tuple(row.peak))
 
@@ -178,4 +180,6 @@ def _tile_row(topic_id: int, tile: Tile) -> LoadTile:
         minute=moment(tile.minute_ms),
         mean=list(tile.mean),
         peak=list(tile.peak),
+        span_minutes=tile.span_minutes,
+        observed_ms=tile.observed_ms,
     )

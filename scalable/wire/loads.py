@@ -44,7 +44,10 @@ class ReportedLoad(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
 
 
 class ReportedTile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename="camel"):
-    """One minute of a segment: mean and largest rate of incoming messages a second, per 1/32 of its range."""
+    """One minute of a segment: mean and largest rate of incoming messages a second, per 1/32 of its range.
+
+    The mean is over the part of the minute for which the segment was observed.
+    """
 
     topic: str
     incarnation: Identifier
@@ -52,6 +55,7 @@ class ReportedTile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
     minute_ms: TimeMs
     mean: Parts
     max: Parts
+    observed_ms: Annotated[int, Meta(ge=1, le=60_000)] = 60_000
 
 
 def parse_loads(loads: object) -> list[ReportedLoad]:

@@ -155,11 +155,11 @@ def test_reported_loads_and_tiles(rest: Rest, orders: Orders) -> None:
     assert {name: reported[name] for name in rates} == rates
 
     minute_ms = int(time.time() // 60) * 60_000
-    tile = {"minuteMs": minute_ms, "mean": [1.0] * 32, "max": [2.0] * 32}
+    tile = {"minuteMs": minute_ms, "mean": [1.0] * 32, "max": [2.0] * 32, "observedMs": 60_000}
     written = system.call("POST", "/admin/v2/scalable-load/tiles", {"tiles": [{**segment, **tile}]})
     assert written.json()["written"] == 1
     tiles = rest.json(f"{orders.path}/tiles?fromMs={minute_ms}&toMs={minute_ms}")["tiles"]
-    assert tiles == [{"segmentId": orders.free, **tile}]
+    assert tiles == [{"segmentId": orders.free, **tile, "spanMs": 60_000}]
     assert rest.json(f"{orders.path}/tiles?toMs=1700000000000") == {"tiles": []}
 
 

@@ -11,10 +11,11 @@ from scalable import announce
 from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
 from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind
+from scalable.models import LoadTile
 from scalable.services import loads, topics
 from scalable.services.loads import ReportOutcome
 from scalable.services.topics import TopicView
-from scalable.store.clock import milliseconds
+from scalable.store.clock import milliseconds, moment
 from scalable.wire.loads import MAX_REPORTED_LOADS, MAX_REPORTED_TILES
 from tests.topology import ACTOR, drive, make_topic, request
 
@@ -282,8 +283,13 @@ class TestTiles:
         topic = make_topic()
         recent_ms = this_minute_ms()
         old_ms = recent_ms - 31 * 24 * 60 * MINUTE_MS
-        loads.report_tiles(tiles=[tile(topic, old_ms), tile(topic, recent_ms)])
-        loads.report_tiles(tiles=[tile(topic, recent_ms)])
+        mine = {"topic_id": topic.incarnation, "segment_id": 1, "mean": [1.0] * 32, "peak": [1.0] * 32}
+        for span, age_hours in ((1, 4), (10, 50), (60, 31 * 24)):
+            minute = moment((recent_ms - age_hours * 60 * MINUTE_MS) // 3_600_000 * 3_600_000)
+            LoadTile.objects.create(**mine, span_minutes=span, observed_ms=60_000, minute=minute)
+        refused = loads.report_tiles(tiles=[tile(topic, old_ms), tile(topic, recent_ms)])
+        assert refused == ReportOutcome(written=1, unchanged=1, unknown=0)
+        assert LoadTile.objects.filter(topic_id=topic.incarnation).count() == 1
         found = loads.tiles(name=topic.name, from_ms=0, to_ms=recent_ms)
         assert [entry.minute_ms for entry in found] == [recent_ms]
 

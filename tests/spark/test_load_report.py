@@ -1,8 +1,6 @@
 """The load report end to end: samples in a real topic, a real Spark, reports to a real node."""
 
-import json
 import signal
-import sys
 import time
 from pathlib import Path
 from random import Random
@@ -11,14 +9,12 @@ from urllib.parse import urlsplit
 import pytest
 from pyspark.sql import SparkSession
 
-from launch.process import ProcessSpec
 from launch.services import web_spec
 from scalable.domain.load import SegmentRates, is_material
 from scalable.services.topics import TopicView
 from tests.processes import LiveNode, ProcessFactory
 from tests.spark.cluster import Cluster
 from tests.spark.oracle import Message, Oracle, expected_watermark, make_messages, with_repeats
-from tests.spark.recorded import DAY, minute, record
 from tests.spark.reporter import Reporter, kill
 from tests.spark.waiting import WAIT_SECONDS, wait_for
 from tests.topology import make_topic
@@ -154,40 +150,3 @@ def test_the_same_job_runs_on_a_cluster(reporter: Reporter, topic: TopicView, cl
     check(reporter, topic, messages)
     job.send_signal(signal.SIGTERM)
     assert job.wait(WAIT_SECONDS) == 0
-
-
-@pytest.mark.slow
-def test_a_batch_job_runs_on_a_cluster_and_tells_its_progress(
-    processes: ProcessFactory, java: dict[str, str], cluster: Cluster, tmp_path: Path
-) -> None:
-    rows = [minute("public/default/a", 0, number, 10.0 * number) for number in range(30)]
-    history = record(tmp_path / "history", rows)
-    arguments = (
-        "--day",
-        str(DAY),
-        "--history",
-        str(history),
-        "--profile",
-        "pip-483",
-        "--output",
-        str(tmp_path),
-    )
-    job = processes.run(
-        ProcessSpec(
-            name="policy-replay",
-            argv=(
-                sys.executable,
-                "-m",
-                "spark.policy_replay",
-                "--directory",
-                str(tmp_path / "jobs"),
-                *arguments,
-            ),
-            environment={**java, "SPARK_MASTER": cluster.master},
-        )
-    )
-    assert job.wait(WAIT_SECONDS) == 0
-    status = json.loads((tmp_path / "jobs" / "policy_replay.json").read_text())
-    assert status["state"] == "SUCCEEDED"
-    assert status["tasks"]["done"] == status["tasks"]["total"] > 0
-    assert [policy["topics"] for policy in status["result"]["policies"]] == [1]

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-WAIT_SECONDS = 200
+WAIT_SECONDS = 400
 POLL_SECONDS = 0.1
 
 

@@ -37,12 +37,12 @@ class LoadsView(DoorView):
 
 
 class TilesView(DoorView):
-    """The one-minute tiles of a topic's map."""
+    """The tiles of a topic's map."""
 
     tag = "Load"
     doors = {
         "GET": Door(
-            summary="Get one-minute tiles of messages in, per 1/32 of each segment's range",
+            summary="Get tiles of messages in, per 1/32 of each segment's range; the past in coarser ones",
             right=Right.LOOKUP,
             query=TilesQuery,
             answers={200: TilesBody},
@@ -104,6 +104,8 @@ def tile_body(tile: Tile) -> dict[str, object]:
     return {
         "segmentId": tile.segment_id,
         "minuteMs": tile.minute_ms,
+        "spanMs": tile.span_minutes * 60_000,
+        "observedMs": tile.observed_ms,
         "mean": tile.mean,
         "max": tile.peak,
     }

@@ -1,0 +1,96 @@
+"""Rings of tiles: minutes become tens and hours exactly, and the finest that is kept tells."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from scalable.domain.rings import HOURS, MINUTES, RINGS, TENS, layers
+from scalable.models import LoadTile
+from scalable.services import loads
+from scalable.services.topics import TopicView
+from scalable.store.clock import database_now, milliseconds, moment
+from tests.topology import make_topic
+
+MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+
+
+def reported(topic: TopicView, minute_ms: int, rate: float, observed_ms: int = 60_000) -> dict[str, Any]:
+    """Make the body of a tile whose parts differ."""
+    mean = [rate * (part + 1) for part in range(32)]
+    return {
+        "topic": str(topic.name),
+        "incarnation": topic.incarnation,
+        "segmentId": 0,
+        "minuteMs": minute_ms,
+        "mean": mean,
+        "max": [2 * value for value in mean],
+        "observedMs": observed_ms,
+    }
+
+
+def row(topic: TopicView, minutes: int, start_ms: int) -> LoadTile:
+    return LoadTile.objects.get(topic_id=topic.incarnation, span_minutes=minutes, minute=moment(start_ms))
+
+
+@pytest.mark.parametrize("offset_ms", [0, 1, 59 * MINUTE_MS, HOUR_MS - 1, 17 * HOUR_MS + 12_345])
+def test_the_layers_cover_the_past_once(offset_ms: int) -> None:
+    now_ms = 1_795_737_600_000 + offset_ms
+    hours, tens, minutes = layers(now_ms)
+    assert (hours.ring, tens.ring, minutes.ring) == (HOURS, TENS, MINUTES)
+    assert (hours.to_ms, tens.to_ms, minutes.to_ms) == (tens.from_ms, minutes.from_ms, None)
+    for layer in (hours, tens, minutes):
+        assert layer.from_ms % HOUR_MS == 0
+        assert layer.ring.kept_ms <= now_ms - layer.from_ms < layer.ring.kept_ms + HOUR_MS
+
+
+def test_a_ring_holds_a_bounded_number_of_tiles() -> None:
+    assert sum((ring.kept_ms + HOUR_MS) // ring.width_ms for ring in RINGS) == 180 + 294 + 721
+
+
+@pytest.mark.django_db(transaction=True)
+class TestRollUp:
+    def test_minutes_become_tens_and_hours_exactly_in_whatever_order(self) -> None:
+        topic = make_topic("rolled", segments=1)
+        hour_ms = (milliseconds(database_now()) // HOUR_MS - 1) * HOUR_MS
+        rates = [1.0 + number * number % 7 for number in range(60)]
+        observed = [60_000 if number else 15_000 for number in range(60)]
+        bodies = [
+            reported(topic, hour_ms + number * MINUTE_MS, rates[number], observed[number])
+            for number in range(60)
+            if number not in (25, 26)  # minutes without samples have no tile
+        ]
+        for part in (bodies[40:], bodies[:10], bodies[5:45], [reported(topic, hour_ms, 99.0)], bodies[:1]):
+            loads.report_tiles(tiles=part)
+        known = [number for number in range(60) if number not in (25, 26)]
+        for minutes in (10, 60):
+            for start in range(0, 60, minutes):
+                inside = [number for number in known if start <= number < start + minutes]
+                found = row(topic, minutes, hour_ms + start * MINUTE_MS)
+                weights = np.array([observed[number] for number in inside])
+                mean = (np.array([rates[number] for number in inside]) * weights).sum() / weights.sum()
+                assert found.observed_ms == weights.sum()
+                np.testing.assert_allclose(found.mean, mean * np.arange(1, 33))
+                np.testing.assert_allclose(found.peak, 2 * max(rates[n] for n in inside) * np.arange(1, 33))
+
+    def test_the_running_minute_waits_until_it_is_over(self) -> None:
+        topic = make_topic("running", segments=1)
+        running_ms = milliseconds(database_now()) // MINUTE_MS * MINUTE_MS
+        loads.report_tiles(tiles=[reported(topic, running_ms + MINUTE_MS, 1.0)])
+        assert set(LoadTile.objects.values_list("span_minutes", flat=True)) == {1}
+
+    def test_each_moment_is_told_by_the_finest_ring_that_has_it(self) -> None:
+        topic = make_topic("layered", segments=1)
+        now_ms = milliseconds(database_now())
+        day_ms = now_ms // HOUR_MS * HOUR_MS - 24 * HOUR_MS
+        week_ms = day_ms - 6 * 24 * HOUR_MS
+        mine = {"topic_id": topic.incarnation, "segment_id": 0, "mean": [1.0] * 32, "peak": [1.0] * 32}
+        for start_ms in (week_ms, day_ms):
+            for span in (1, 10, 60):
+                LoadTile.objects.create(**mine, span_minutes=span, minute=moment(start_ms))
+        hour_ms = (now_ms // HOUR_MS - 1) * HOUR_MS
+        loads.report_tiles(tiles=[reported(topic, hour_ms, 1.0)])
+        found = loads.tiles(name=topic.name, from_ms=0, to_ms=now_ms)
+        assert [(tile.minute_ms, tile.span_minutes) for tile in found] == [
+            *((week_ms, 60), (day_ms, 10), (hour_ms, 1)),
+        ]
