@@ -11,9 +11,10 @@ from scalable.cli.moments import as_text
 from scalable.cli.paging import gather, limit_option
 from scalable.cli.session import Session, with_admin
 from scalable.cli.topics import range_text, topic_argument
-from scalable.cli.values import MOMENT, SPAN
+from scalable.cli.values import MOMENT, SEGMENT_PLACE, SPAN
 from scalable.client import Admin
-from scalable.domain.names import TopicName
+from scalable.domain.errors import SegmentNotFound
+from scalable.domain.names import SegmentName, TopicName
 
 NODE_COLUMNS = ("segment", "state", "range", "parents", "created epoch", "sealed", "pruned", "end offset")
 READING_COLUMNS = ("subscription", "segmentId", "position", "endOffset", "msgBacklog", "owner")
@@ -89,12 +90,25 @@ def pruned_segments(session: Session, admin: Admin, topic: TopicName, limit: int
 
 
 @click.command("segment-stats")
-@topic_argument
-@click.option("-s", "--segment-id", type=int, required=True)
+@click.argument("place", metavar="TOPIC|SEGMENT", type=SEGMENT_PLACE)
+@click.option("-s", "--segment-id", type=int, help="Of a TOPIC; the whole name of a SEGMENT has it.")
 @with_admin
-def segment_stats(session: Session, admin: Admin, topic: TopicName, segment_id: int) -> None:
-    """Show a segment's offsets, size, rates and subscriptions."""
-    session.output.document(admin.segment_stats(topic, segment_id))
+def segment_stats(
+    session: Session, admin: Admin, place: TopicName | SegmentName, segment_id: int | None
+) -> None:
+    """Show a segment's offsets, size, rates and subscriptions.
+
+    It is named as TOPIC -s ID, or by its whole name, as in segment://public/default/orders/0000-7fff-1.
+    """
+    if isinstance(place, SegmentName) == (segment_id is not None):
+        raise click.UsageError("give a topic and --segment-id, or the whole name of a segment")
+    if isinstance(place, TopicName):
+        session.output.document(admin.segment_stats(place, segment_id or 0))
+        return
+    body = admin.segment_stats(place.topic, place.segment_id)
+    if body["name"] != str(place):
+        raise SegmentNotFound(segment_id=place.segment_id)
+    session.output.document(body)
 
 
 @click.command()

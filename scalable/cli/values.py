@@ -11,7 +11,7 @@ import click
 
 from scalable.domain.checkpoint import Checkpoint, checkpoint_from_text
 from scalable.domain.errors import ScalableError
-from scalable.domain.names import TOPIC_SCHEME, NamespaceName, TopicName
+from scalable.domain.names import SEGMENT_SCHEME, TOPIC_SCHEME, NamespaceName, SegmentName, TopicName
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw]?)")
@@ -27,6 +27,22 @@ class TopicType(click.ParamType[TopicName]):
             return value
         try:
             return TopicName.parse(value if "://" in value else TOPIC_SCHEME + value)
+        except ScalableError as error:
+            self.fail(error.reason, param, ctx)
+
+
+class SegmentPlaceType(click.ParamType["TopicName | SegmentName"]):
+    """The whole name of a segment, or its topic's."""
+
+    name = "segment"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> TopicName | SegmentName:
+        if not isinstance(value, str) or not value.startswith(SEGMENT_SCHEME):
+            return TOPIC.convert(value, param, ctx)
+        try:
+            return SegmentName.parse(value)
         except ScalableError as error:
             self.fail(error.reason, param, ctx)
 
@@ -129,8 +145,9 @@ class StartType(click.ParamType["str | int | Checkpoint"]):
             return MOMENT.convert(value, param, ctx)
 
 
-TOPIC, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, START = (
+TOPIC, SEGMENT_PLACE, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, START = (
     TopicType(),
+    SegmentPlaceType(),
     NamespaceType(),
     ScopeType(tenants=True),
     ScopeType(tenants=False),

@@ -89,6 +89,12 @@ def test_segments_and_loads_are_looked_at(command: Command, topic: str) -> None:
     command("produce", topic, "-m", "a", "-k", "key")
     segment = str(_body(command, "locate", topic, "key")["segment"]["segmentId"])
     assert _body(command, "segment-stats", topic, "-s", segment)["endOffset"] == 1
+    name = _body(command, "segment-stats", topic, "-s", segment)["name"]
+    assert _body(command, "segment-stats", name)["endOffset"] == 1
+    former = command("-o", "json", "segment-stats", name.replace("ffff", "fffe").replace("7fff", "7ffe"))
+    assert (former.status, former.error["code"]) == (1, "segment_not_found")
+    for arguments in ((topic,), (name, "-s", segment), ("segment://public/default/x",)):
+        assert command("segment-stats", *arguments).status == 2
     absent = command("-o", "json", "segment-stats", topic, "-s", "77")
     assert (absent.status, absent.error["code"]) == (1, "segment_not_found")
     assert _body(command, "positions", topic)["segments"]
