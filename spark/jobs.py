@@ -33,7 +33,8 @@ logger = logging.getLogger("spark.jobs")
 
 POLL_SECONDS = 0.5
 CANCELLED = 143
-_SETTINGS = {"spark.sql.shuffle.partitions": "16", "spark.sql.adaptive.enabled": "true"}
+_SETTINGS = {"spark.sql.adaptive.enabled": "true"}
+TASKS_PER_CORE = 4
 Result = dict[str, Any]
 
 
@@ -107,6 +108,8 @@ def _run(
             configuration={**_SETTINGS, **dict(setting.split("=", 1) for setting in options.conf)},
         )
         try:
+            cores = session.sparkContext.defaultParallelism
+            session.conf.set("spark.sql.shuffle.partitions", str(cores * TASKS_PER_CORE))
             with progress.following(session):
                 result = work(session)
         finally:

@@ -23,6 +23,8 @@ from typing import TypeVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from scalable.domain.broker_settings import CHANGE_THRESHOLD, change_threshold
+from scalable.domain.load import DEFAULT_CHANGE_THRESHOLD
 from scalable.domain.names import TopicName
 from spark.history import KEPT_DAYS, History, Layouts
 from spark.options import FORMAT
@@ -61,6 +63,8 @@ class ReportOptions:
     history: str = ""
     """A path or URI; empty for none."""
     history_days: int = KEPT_DAYS
+    change_threshold: float = DEFAULT_CHANGE_THRESHOLD
+    """Part of a rate by which it has to move to be reported."""
     configuration: dict[str, str]
 
 
@@ -75,8 +79,10 @@ class LoadReport:
         files: StateFiles,
         status: Path,
         history: History | None = None,
+        change_threshold: float = DEFAULT_CHANGE_THRESHOLD,
     ) -> None:
         self._node = node
+        self._change_threshold = change_threshold
         self._history = history
         self._reporter = reporter
         self._files = files
@@ -94,7 +100,8 @@ class LoadReport:
         started = time.monotonic()
         state = self._state_before(batch_id)
         rows = samples.toArrow().to_pylist()
-        update = state.step(rows, now_ms=time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        update = state.step(rows, now_ms=now_ms, change_threshold=self._change_threshold)
         self._send(update)
         self._keep(update)
         self._files.save(batch_id, encode_state(state))
@@ -180,6 +187,7 @@ def start_query(session: SparkSession, options: ReportOptions) -> StreamingQuery
         reporter=options.reporter,
         files=StateFiles(f"{options.checkpoint}/state"),
         status=options.directory / "status.json",
+        change_threshold=options.change_threshold,
     )
     messages = (
         session.readStream.format(FORMAT)
@@ -276,6 +284,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
     add("--max-messages", type=int, default=10_000, help="of one micro-batch and segment")
     add("--history", help="path or URI of the minutes' history; default: 'history' in the directory")
     add("--history-days", type=int, default=KEPT_DAYS, help="days that it is kept for; 0: no history")
+    threshold = change_threshold(environment)
+    add("--change-threshold", type=float, default=threshold, help=f"({CHANGE_THRESHOLD}, or 0.25)")
     add("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     chosen = parser.parse_args(arguments)
     directory = chosen.directory.resolve()
@@ -291,6 +301,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
         max_messages=chosen.max_messages,
         history=(chosen.history or str(directory / "history")) if chosen.history_days > 0 else "",
         history_days=chosen.history_days,
+        change_threshold=chosen.change_threshold,
         configuration=dict(setting.split("=", 1) for setting in chosen.conf),
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from scalable.domain.load import SegmentRates, is_material
+from scalable.domain.load import DEFAULT_CHANGE_THRESHOLD, SegmentRates, is_material
 from spark.recent import MINUTE_MS, Sample, Series, Tile, minute_of
 
 VERSION = 1
@@ -72,8 +72,13 @@ class LoadState(msgspec.Struct, kw_only=True):
     refreshed_ms: int = 0
     open_tiles_ms: int = 0
 
-    def step(self, rows: Iterable[Row], *, now_ms: int) -> LoadUpdate:
-        """Take in the rows of a micro-batch (`spark.samples.sample_rows`) and give what is to be reported."""
+    def step(
+        self, rows: Iterable[Row], *, now_ms: int, change_threshold: float = DEFAULT_CHANGE_THRESHOLD
+    ) -> LoadUpdate:
+        """Take in the rows of a micro-batch (`spark.samples.sample_rows`) and give what is to be reported.
+
+        Rates are reported that moved by more than the threshold, a part of what was reported last.
+        """
         update = LoadUpdate(watermark_ms=self.watermark_ms)
         for message in _messages(rows, update):
             self._take(message, update, now_ms)
@@ -81,7 +86,7 @@ class LoadState(msgspec.Struct, kw_only=True):
             return update
         before_ms, after_ms = self.watermark_ms, self._advance()
         update.watermark_ms = after_ms
-        update.loads = list(self._loads(after_ms))
+        update.loads = list(self._loads(after_ms, change_threshold))
         tiles = list(self._tiles(before_ms, after_ms))
         update.tiles = [
             {**_tile(*each), "observedMs": each[0].observed_ms(each[1], after_ms)} for each in tiles
@@ -130,7 +135,7 @@ class LoadState(msgspec.Struct, kw_only=True):
         self.watermark_ms = max(min(live), self.watermark_ms or 0)
         return self.watermark_ms
 
-    def _loads(self, watermark_ms: int) -> Iterator[dict[str, Any]]:
+    def _loads(self, watermark_ms: int, change_threshold: float) -> Iterator[dict[str, Any]]:
         refresh = watermark_ms - self.refreshed_ms >= REFRESH_MS
         if refresh:
             self.refreshed_ms = watermark_ms
@@ -139,7 +144,7 @@ class LoadState(msgspec.Struct, kw_only=True):
             if rates is None:
                 continue
             repeat = refresh and watermark_ms - series.seen_until_ms <= REFRESHED_FOR_MS
-            if repeat or is_material(series.reported, rates):
+            if repeat or is_material(series.reported, rates, change_threshold):
                 series.reported = rates
                 yield _load(series, rates)
 

@@ -76,10 +76,10 @@ def page(*, kind: JobKind | None, state: JobState | None, limit: int, offset: in
 
 
 def claim(job_id: str, *, runner: str) -> bool:
-    """Let a runner have a job that waits, unless another job runs."""
-    waiting = SparkJob.objects.filter(pk=_key(job_id), state=JobState.QUEUED)
-    if SparkJob.objects.filter(state=JobState.RUNNING).exists():
+    """Let a runner have a job that waits, when it is the next one and no other runs."""
+    if next_in_line() != str(_key(job_id)):
         return False
+    waiting = SparkJob.objects.filter(pk=_key(job_id), state=JobState.QUEUED)
     attempts = waiting.values_list("attempts", flat=True).first()
     if attempts is None:
         return False

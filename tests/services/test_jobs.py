@@ -111,7 +111,8 @@ def test_the_database_keeps_the_locks_by_itself() -> None:
 
 
 def test_cancelling_ends_what_waits_and_asks_what_runs() -> None:
-    waiting, running = start(REPORT), start(COMPACT)
+    running, waiting = start(COMPACT), start(REPORT)
+    assert claim(waiting) is None  # the first that waits is the next to run
     assert claim(running) is not None
     assert jobs.cancel_job(job_id=waiting.job_id, actor=ACTOR).state is JobState.CANCELLED
     assert jobs.cancel_job(job_id=running.job_id, actor=ACTOR).state is JobState.RUNNING

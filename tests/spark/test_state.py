@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from scalable.domain.load import SegmentRates, is_material
 from scalable.wire.loads import parse_loads, parse_tiles
+from spark.load_report import parse_options
 from spark.recent import minute_of
 from spark.state import RETENTION_MS, LoadState, LoadUpdate, decode_state, encode_state
 from tests.spark.oracle import (
@@ -230,3 +231,30 @@ def test_a_damaged_state_is_not_taken(damaged: bytes) -> None:
 
 def test_a_state_of_another_version_is_not_taken() -> None:
     assert decode_state(encode_state(LoadState(version=0))) is None
+
+
+def test_what_is_material_is_what_the_setting_says() -> None:
+    told = {}
+    for threshold in (0.0, 0.25, 3.0):
+        state, told[threshold] = LoadState(), 0
+        for second in range(20):
+            sample = {"msgIn": 10 + second, "bytesIn": 1, "parts": [10 + second] + [0] * 31}
+            names = {"topic": REFS[0][0], "incarnation": 7, "segmentId": 0, "msgOut": 0, "bytesOut": 0}
+            message = {
+                "node": "n",
+                "sequence": second,
+                "atMs": START_MS + second * 1000,
+                "complete": True,
+                "samples": [{**names, **sample, "intervalMs": 1000, "windowMs": 5000}],
+            }
+            rows = rows_of([message], second)
+            update = state.step(rows, now_ms=LONG_AFTER_MS, change_threshold=threshold)
+            told[threshold] += len(update.loads)
+    assert told[0.0] > told[0.25] > told[3.0] == 1
+
+
+def test_the_threshold_of_a_job_is_the_installations() -> None:
+    name = "scalableTopicLoadReportRateChangeThreshold"
+    assert parse_options([], {}).change_threshold == 0.25
+    assert parse_options([], {name: "10%"}).change_threshold == 0.1
+    assert parse_options(["--change-threshold", "0.5"], {name: "10%"}).change_threshold == 0.5
