@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -102,6 +103,8 @@ for module in MODULES:
 def run(arguments: Sequence[str]) -> int:
     """Run the command and give its exit status."""
     as_json = _wants_json(arguments)
+    if as_json:  # else the client's log stands on the standard error, among the objects
+        logging.getLogger("scalable.client").addHandler(logging.NullHandler())
     try:
         status = command.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except click.exceptions.Exit as end:

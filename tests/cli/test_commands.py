@@ -15,7 +15,7 @@ import pytest
 from launch.process import ManagedProcess
 from scalable.cli.app import command as root
 from tests.cli.conftest import Command
-from tests.processes import LiveNode
+from tests.processes import LiveNode, token
 
 _numbers = count(1)
 ROOT = Path(__file__).parents[2]
@@ -30,12 +30,27 @@ def topic(command: Command) -> str:
     return name
 
 
-def test_the_console_script_is_installed_and_completes() -> None:
-    environment = {**os.environ, "_SCALABLE_TOPICS_COMPLETE": "bash_source"}
-    printed = subprocess.run(
-        [SCRIPT], env=environment, capture_output=True, text=True, timeout=60, check=True
-    )
-    assert "complete" in printed.stdout
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_console_script_completes_in_each_shell(shell: str) -> None:
+    environment = {**os.environ, "COMP_WORDS": "scalable-topics pol", "COMP_CWORD": "1"}
+    if shell == "fish":  # it names the word that is begun
+        environment["COMP_CWORD"] = "pol"
+    printed = [
+        subprocess.run(
+            [SCRIPT],
+            env={**environment, "_SCALABLE_TOPICS_COMPLETE": f"{shell}_{what}"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        for what in ("source", "complete")
+    ]
+    assert "_SCALABLE_TOPICS_COMPLETE" in printed[0]
+    assert "policies" in printed[1]
+
+
+def test_the_console_script_is_installed() -> None:
     version = subprocess.run([SCRIPT, "--version"], capture_output=True, text=True, timeout=60, check=True)
     assert version.stdout.startswith("scalable-topics")
 
@@ -123,6 +138,26 @@ def test_errors_are_those_of_rest_with_a_status_of_their_own(command: Command, t
     assert (no_token.status, no_token.error["code"]) == (4, "unauthenticated")
     nobody = command("--url", "http://127.0.0.1:1", "-o", "json", "list", "public/default")
     assert (nobody.status, nobody.error["code"]) == (3, "unreachable")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("produce", "public/default/quiet", "-m", "a"),
+        ("consume", "--namespace", "public/default", "-s", "quiet"),
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_an_error_for_scripts_stands_alone(command: Command, arguments: tuple[str, ...]) -> None:
+    """What the client logs about it does not stand beside it; only another process shows that."""
+    command("create", "public/default/quiet")
+    command("permissions", "grant", "public/default", "onlooker", "lookup")
+    environment = {**os.environ, "SCALABLE_TOKEN": token("onlooker")}
+    run = [sys.executable, "-m", "scalable.cli", "-o", "json", *arguments]
+    done = subprocess.run(
+        run, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, json.loads(done.stderr)["code"]) == (4, "forbidden")
 
 
 def test_nothing_is_deleted_without_a_yes(
