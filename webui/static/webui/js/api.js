@@ -39,7 +39,7 @@ export async function call(method, path, body, headers = {}) {
   });
   const text = await response.text();
   const parsed = text && response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : null;
-  if (response.status === 401) location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+  if (response.status === 401) location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
   if (!response.ok) throw new ApiError(response.status, parsed ?? {});
   return { body: parsed, headers: response.headers, status: response.status };
 }

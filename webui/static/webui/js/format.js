@@ -1,5 +1,6 @@
 /** Numbers, times and ranges as people read them; small helpers to build elements. */
 
+const DAY_MS = 864e5;
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
@@ -40,6 +41,14 @@ export const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digi
 /** @param {number} ms since the epoch */
 export const moment = (ms) => new Date(ms).toLocaleString([], { dateStyle: "medium", timeStyle: "medium", hour12: false });
 
+/** How to write instants that are `stepMs` apart in a picture of `spanMs`: as short as tells them apart. @param {number} stepMs @param {number} spanMs @returns {(ms: number) => string} */
+export function instant(stepMs, spanMs) {
+  const day = { month: "short", day: "numeric" };
+  const time = { hour: "2-digit", minute: "2-digit", hour12: false };
+  if (stepMs >= DAY_MS) return (ms) => new Date(ms).toLocaleDateString([], day);
+  return spanMs > DAY_MS ? (ms) => new Date(ms).toLocaleString([], { ...day, ...time }) : clock;
+}
+
 /** What came of a decision, in words: the rule that fired, or the guard that held it back. @param {{action: string|null, rule: string}} decision */
 export function verdict({ action, rule }) {
   if (action) return `${action.toLowerCase()} by ${rule}`;
@@ -53,7 +62,7 @@ export function verdict({ action, rule }) {
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes))
-    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    if (name.startsWith("on")) made[name] = value;
     else if (value === true) made.setAttribute(name, "");
     else if (value !== false && value != null) made.setAttribute(name, String(value));
   made.append(...children);

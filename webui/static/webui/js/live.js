@@ -53,7 +53,7 @@ export class Watch {
   }
 
   closed(code) {
-    if (code === CODE_UNAUTHENTICATED) location.assign(`/login?next=${encodeURIComponent(location.pathname)}`);
+    if (code === CODE_UNAUTHENTICATED) location.assign(`/login?next=${encodeURIComponent(location.pathname + location.search)}`);
     if (FINAL.has(code)) return this.onState("gone", this.reason || `closed by the server (${code})`);
     if (code === CODE_REFUSED) this.check().catch(() => undefined);
     this.onState("lost", "connection lost, trying again…");

@@ -7,15 +7,17 @@
  */
 
 import { heat, level, ramp } from "./colour.js";
-import { clock, drawing, duration, element, hex, range } from "./format.js";
+import { clock, drawing, duration, element, hex, instant, range } from "./format.js";
 import { active, edges, lineage, loadOf, marks, neighbour, policyOf, running } from "./model.js";
-import { box, hashAt, hashTicks, KEYSPACE, MARGIN, timeAt, timeTicks, x, y } from "./scale.js";
+import { renew } from "./renew.js";
+import { box, hashAt, hashTicks, KEYSPACE, MARGIN, timeAt, timeStep, timeTicks, x, y } from "./scale.js";
 
 const SHORTEST_MS = 2000;
 const PARTS = 32;
 const MINUTE_MS = 60000;
 const LABEL_WIDTH = 26;
 const LABEL_HEIGHT = 14;
+const THIN_HEIGHT = 7;
 const SHAPES = { split: [[-7, 0], [3, -5], [3, 5]], merge: [[7, 0], [-3, -5], [-3, 5]], rebucket: [[-5, 0], [0, -6], [5, 0], [0, 6]] };
 
 export class Map {
@@ -138,7 +140,7 @@ export class Map {
   /** One minute of one segment: each part's rate as if the whole segment ran at it, so that it compares with the thresholds. */
   paintTile(pen, view, one, tile, policy) {
     const left = x(view, tile.minuteMs);
-    const width = x(view, tile.minuteMs + MINUTE_MS) - left;
+    const width = x(view, tile.minuteMs + (tile.spanMs ?? MINUTE_MS)) - left;
     const height = (one.end - one.start + 1) / PARTS;
     for (let part = 0; part < tile.mean.length; part += 1) {
       const rate = tile.mean[part] * PARTS;
@@ -150,26 +152,24 @@ export class Map {
 
   /** Everything that can be pointed at. */
   trace(view, shown, nowMs) {
-    const focused = this.svg.contains(document.activeElement) ? Number(document.activeElement.dataset.segment) : null;
     const related = this.selected !== null && this.topic.segments.has(this.selected) ? lineage(this.topic, this.selected) : new Set();
     const entry = this.entry();
     this.svg.setAttribute("viewBox", `0 0 ${view.width} ${view.height}`);
-    this.svg.replaceChildren(...this.axes(view), ...shown.flatMap((pair) => this.segment(pair, related, entry, nowMs)),
-      ...this.edgePaths(view, related), ...this.markShapes(view), ...this.busy(view, nowMs));
-    if (focused !== null) this.svg.querySelector(`.segment[data-segment="${focused}"]`)?.focus({ preventScroll: true });
+    renew(this.svg, [...this.axes(view), ...shown.flatMap((pair) => this.segment(pair, related, entry, nowMs)),
+      ...this.edgePaths(view, related), ...this.markShapes(view), ...this.busy(view, nowMs)]);
   }
 
   segment({ one, box: area, found }, related, entry, nowMs) {
     const label = this.label(one, found, nowMs);
-    const states = [one.state.toLowerCase(), related.has(one.segmentId) ? "related" : "", one.segmentId === this.selected ? "selected" : ""];
+    const states = [one.state.toLowerCase(), related.has(one.segmentId) ? "related" : "", one.segmentId === this.selected ? "selected" : "", area.height < THIN_HEIGHT ? "thin" : ""];
     const shape = drawing("rect", {
-      ...area, class: `segment ${states.join(" ")}`, "data-segment": one.segmentId, "data-state": one.state,
+      ...area, class: `segment ${states.join(" ")}`, "data-key": `segment ${one.segmentId}`, "data-segment": one.segmentId, "data-state": one.state,
       "data-colour": found ? ramp(found.level) : "unknown", role: "button",
       tabindex: one.segmentId === entry ? 0 : -1, "aria-label": label,
     });
     shape.append(drawing("title", {}, label));
     if (area.width < LABEL_WIDTH || area.height < LABEL_HEIGHT) return [shape];
-    return [shape, drawing("text", { x: area.x + 5, y: area.y + area.height / 2 + 4, class: "label", "aria-hidden": "true" }, String(one.segmentId))];
+    return [shape, drawing("text", { x: area.x + 5, y: area.y + area.height / 2 + 4, class: "label", "data-key": `label ${one.segmentId}`, "aria-hidden": "true" }, String(one.segmentId))];
   }
 
   label(one, found, nowMs) {
@@ -192,7 +192,7 @@ export class Map {
       const both = related.has(parent.segmentId) && related.has(child.segmentId);
       return drawing("path", {
         d: `M${at - reach},${middle(parent)} C${at},${middle(parent)} ${at},${middle(child)} ${at + reach},${middle(child)}`,
-        class: `edge ${both ? "related" : ""}`, "data-parent": parent.segmentId, "data-child": child.segmentId,
+        class: `edge ${both ? "related" : ""}`, "data-key": `edge ${parent.segmentId} ${child.segmentId}`, "data-parent": parent.segmentId, "data-child": child.segmentId,
       });
     });
   }
@@ -204,7 +204,7 @@ export class Map {
         const top = y(view, mark.hash);
         const points = SHAPES[mark.kind];
         const shape = drawing("polygon", {
-          points: points.map(([dx, dy]) => `${left + dx},${top + dy}`).join(" "), class: `mark ${mark.kind}`,
+          points: points.map(([dx, dy]) => `${left + dx},${top + dy}`).join(" "), class: `mark ${mark.kind}`, "data-key": `${mark.kind} ${mark.children[0]} ${mark.hash}`,
           "data-mark": mark.kind, "data-parents": mark.parents.join(" "), "data-children": mark.children.join(" "), "data-segment": mark.children[0],
         });
         shape.append(drawing("title", {}, `${mark.kind} of ${mark.parents.join(", ")} into ${mark.children.join(", ")} at ${clock(mark.atMs)}`));
@@ -216,7 +216,7 @@ export class Map {
   busy(view, nowMs) {
     const ids = running(this.topic).flatMap((one) => one.plan.parentIds);
     return ids.map((id) => this.topic.segments.get(id)).filter(Boolean)
-      .map((one) => box(view, one, nowMs)).filter(Boolean).map((area) => drawing("rect", { ...area, class: "busy" }));
+      .map((one) => [one, box(view, one, nowMs)]).filter(([, area]) => area).map(([one, area]) => drawing("rect", { ...area, class: "busy", "data-key": `busy ${one.segmentId}` }));
   }
 
   axes(view) {
@@ -226,8 +226,9 @@ export class Map {
       parts.push(drawing("line", { x1: MARGIN.left - 4, x2: MARGIN.left, y1: at, y2: at, class: "grid" }),
         drawing("text", { x: MARGIN.left - 8, y: at + 4, "text-anchor": "end" }, `0x${hex(Math.min(hash, KEYSPACE - 1))}`));
     }
+    const label = instant(timeStep(view), view.toMs - view.fromMs);
     for (const ms of timeTicks(view))
-      parts.push(drawing("text", { x: x(view, ms), y: view.height - 6, "text-anchor": "middle" }, clock(ms)));
+      parts.push(drawing("text", { x: x(view, ms), y: view.height - 6, "text-anchor": "middle" }, label(ms)));
     return parts;
   }
 
@@ -282,6 +283,7 @@ export class Map {
     const start = [event.offsetX, event.offsetY];
     const brush = drawing("rect", { class: "brush" });
     const frame = this.svg.getBoundingClientRect();
+    const ends = ["pointerup", "pointercancel"];
     const at = (move) => [move.clientX - frame.left, move.clientY - frame.top];
     const move = (moved) => {
       const end = at(moved);
@@ -292,10 +294,12 @@ export class Map {
       for (const [name, value] of Object.entries(sides)) brush.setAttribute(name, String(value));
     };
     const drop = (dropped) => {
+      for (const kind of ends) removeEventListener(kind, drop);
       removeEventListener("pointermove", move);
       brush.remove();
       if (!this.dragging) return;
       this.dragging = false;
+      if (dropped.type === "pointercancel") return void this.draw();
       const end = at(dropped);
       const times = [timeAt(view, start[0]), timeAt(view, end[0])].sort((a, b) => a - b);
       const hashes = [hashAt(view, start[1]), hashAt(view, end[1])].sort((a, b) => a - b);
@@ -303,7 +307,7 @@ export class Map {
       this.draw();
     };
     addEventListener("pointermove", move);
-    addEventListener("pointerup", drop, { once: true });
+    for (const kind of ends) addEventListener(kind, drop);
   }
 
   legend(place) {

@@ -2,6 +2,7 @@
 
 import { ApiError, get } from "./api.js";
 import { ago, clock, duration, element, moment, rate } from "./format.js";
+import { renew } from "./renew.js";
 
 const PAGE = 50;
 const LED_PAGE = 20;
@@ -39,7 +40,7 @@ async function read() {
     document.getElementById("as-of").textContent = `as of ${clock(Date.now())}`;
     complain("");
   } catch (error) {
-    complain(error instanceof ApiError ? error.sentence : "The node does not answer; the list below is old. It is tried again by itself.");
+    complain(error instanceof ApiError ? error.sentence : "The node does not answer; what you see is old. It is tried again by itself.");
   } finally {
     readAt = Date.now();
     reading = false;
@@ -73,9 +74,7 @@ function complain(text) {
 }
 
 function draw() {
-  const held = /** @type {HTMLElement|null} */ (document.activeElement?.closest?.("#rows [data-role]"));
-  place.replaceChildren(...answer.nodes.flatMap(rows));
-  if (held) place.querySelector(`[data-node="${held.closest("tr").dataset.node}"] [data-role="${held.dataset.role}"]`)?.focus();
+  renew(place, answer.nodes.flatMap(rows));
   const dead = answer.nodes.filter((one) => !one.alive).length;
   const summary = answer.total > answer.nodes.length ? `${answer.total} nodes` : `${answer.nodes.length - dead} alive${dead ? `, ${dead} without a heartbeat` : ""}`;
   if (document.getElementById("summary").textContent !== summary) document.getElementById("summary").textContent = summary;
@@ -93,13 +92,13 @@ function rows(node) {
   const toggle = element("button", { type: "button", class: "quiet small toggle", "data-role": "toggle", "aria-expanded": String(open), onclick: () => turn(node.nodeId, open ? null : 0) }, node.url);
   const late = `No heartbeat for more than ${duration(answer.timeoutMs)}: what it led is free for others`;
   const state = element("span", { class: `state ${node.alive ? "live" : "gone"}`, title: node.alive ? null : late }, node.alive ? "alive" : "dead");
-  const row = element("tr", { "data-node": node.nodeId, class: node.alive ? null : "dead", title: `Node ${node.nodeId}` },
+  const row = element("tr", { "data-key": node.nodeId, "data-node": node.nodeId, class: node.alive ? null : "dead", title: `Node ${node.nodeId}` },
     element("td", {}, toggle),
     element("td", { "data-role": "state" }, state),
     element("td", { class: "number" }, ago(node.heartbeatAgeMs)),
     element("td", { title: moment(node.startedAtMs) }, `${moment(node.startedAtMs)}, ${duration(Date.now() - node.startedAtMs)} ago`),
     element("td", { class: "number" }, rate(node.topicsLed)));
-  return open ? [row, element("tr", { class: "details", "data-node": node.nodeId }, element("td", { colspan: COLUMNS }, ...topics(node)))] : [row];
+  return open ? [row, element("tr", { class: "details", "data-key": `${node.nodeId}/`, "data-node": node.nodeId }, element("td", { colspan: COLUMNS }, ...topics(node)))] : [row];
 }
 
 /** The page of topics that an opened node leads. @param {Node} node */

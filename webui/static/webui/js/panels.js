@@ -5,6 +5,7 @@ import { heat } from "./colour.js";
 import { ask, changing } from "./dialogs.js";
 import { bytes, clock, duration, element, moment, range, rate, verdict } from "./format.js";
 import { active, loadOf, policyOf } from "./model.js";
+import { renew } from "./renew.js";
 
 const PHASES = ["PLANNED", "CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED", "COMMITTED", "NOTIFIED"];
 const NAMES = { SPLIT: "Split", MERGE: "Merge", REBUCKET: "Rebucket" };
@@ -62,10 +63,7 @@ export class Panels {
     const list = active(this.topic);
     const ids = new Set(list.map((one) => one.segmentId));
     this.chosen = new Set([...this.chosen].filter((id) => ids.has(id)));
-    const focused = document.activeElement?.closest?.("#segment-rows tr") ? document.activeElement : null;
-    const place = focused && [focused.closest("tr").dataset.segment, focused.dataset.role];
-    document.getElementById("segment-rows").replaceChildren(...list.map((one) => this.row(one)));
-    if (place) document.querySelector(`#segment-rows tr[data-segment="${place[0]}"] [data-role="${place[1]}"]`)?.focus();
+    renew(document.getElementById("segment-rows"), list.map((one) => this.row(one)));
     this.drawMergeButton();
   }
 
@@ -73,14 +71,13 @@ export class Panels {
     const load = loadOf(this.topic, one.segmentId);
     const found = heat(load, policyOf(this.topic));
     const label = `Select segment ${one.segmentId} for a merge`;
-    const box = element("input", { type: "checkbox", "aria-label": label, "data-role": "box", onchange: () => this.choose(one.segmentId, box.checked) });
-    box.checked = this.chosen.has(one.segmentId);
+    const box = element("input", { type: "checkbox", "aria-label": label, "data-role": "box", onchange: (event) => this.choose(one.segmentId, event.target.checked) });
     const split = element("button", { type: "button", class: "small", "data-role": "split", onclick: () => this.askSplit(one) }, "Split…");
     split.disabled = one.start === one.end;
     if (split.disabled) split.title = "One hash wide: it cannot be split";
     const rebucket = element("button", { type: "button", class: "small", "data-role": "rebucket", onclick: () => this.askRebucket(one) }, "Rebucket…");
     const number = (text) => element("td", { class: "number" }, text);
-    const row = element("tr", { "data-segment": one.segmentId, class: one.segmentId === this.selected ? "selected" : null },
+    const row = element("tr", { "data-key": one.segmentId, "data-segment": one.segmentId, class: one.segmentId === this.selected ? "selected" : null },
       element("td", {}, box),
       element("td", { class: "number" }, element("button", { type: "button", class: "quiet small", "data-role": "pick", onclick: () => this.onSelect(one.segmentId) }, String(one.segmentId))),
       element("td", { class: "code" }, range(one)),
@@ -154,17 +151,16 @@ export class Panels {
 
   drawOperations() {
     const all = this.topic.detail?.operations ?? [];
-    document.getElementById("operations").replaceChildren(
-      ...(all.length ? all.map((one) => operation(one)) : [element("p", { class: "note" }, "None yet. A split, merge or rebucket shows its steps here.")]));
+    renew(document.getElementById("operations"),
+      all.length ? all.map((one) => operation(one)) : [element("p", { class: "note" }, "None yet. A split, merge or rebucket shows its steps here.")]);
   }
 
   drawDecision() {
     const decision = this.topic.detail?.decision;
-    document.getElementById("decision").replaceChildren(...(decision ? decisionParts(decision) : [
-      element("p", { class: "note" }, "The autoscaler has not looked at this topic yet."),
-    ]));
+    const parts = decision ? decisionParts(decision) : [element("p", { class: "note" }, "The autoscaler has not looked at this topic yet.")];
     if (this.topic.detail && !this.topic.detail.loadKnown)
-      document.getElementById("decision").append(element("p", { class: "note" }, "The load is not known: no report within three windows. Load rules hold still."));
+      parts.push(element("p", { class: "note" }, "The load is not known: no report within three windows. Load rules hold still."));
+    renew(document.getElementById("decision"), parts);
   }
 
   /** Fetch the journal's newest page when it is open and has something new; `before` fetches the next one. */
@@ -176,7 +172,8 @@ export class Panels {
     try {
       const { body } = await call("GET", `${this.path}/decisions?limit=20${before === null ? "" : `&before=${before}`}`);
       const lines = body.decisions.map(entry);
-      if (before === null) place.replaceChildren(...(lines.length ? lines : [element("li", { class: "note" }, "Nothing yet.")]));
+      if (before === null && joined(place, lines)) return;
+      if (before === null) renew(place, lines.length ? lines : [element("li", { class: "note" }, "Nothing yet.")]);
       else place.append(...lines);
       this.journalNext = body.next;
       document.getElementById("journal-more").hidden = body.next === null;
@@ -193,7 +190,7 @@ export class Panels {
         ["Sealed", one.state === "SEALED" ? `${moment(one.sealedAtMs)}, epoch ${one.sealedAtEpoch}` : "–"],
         ["Parents", one.parentIds.join(", ") || "–"], ["Children", one.childIds.join(", ") || "–"], ["Served by", one.nodeUrl ?? "–"],
       ].flatMap(([name, value]) => [element("dt", {}, String(name)), element("dd", {}, String(value))]))];
-    document.getElementById("selected").replaceChildren(...pairs);
+    renew(document.getElementById("selected"), pairs);
   }
 }
 
@@ -215,10 +212,10 @@ function operation(one) {
     const taken = one.timings?.[phase];
     return element("li", { class: done ? "done" : one.outcome ? "" : "now" }, phase.toLowerCase().replaceAll("_", " ") + (taken == null ? "" : ` ${duration(taken)}`));
   });
-  return element("div", { class: "operation", "data-operation": one.operationId },
+  return element("div", { class: "operation", "data-key": one.operationId, "data-operation": one.operationId },
     element("b", {}, `${NAMES[one.kind]} ${one.plan.parentIds.join(", ")} → ${one.plan.children.map((child) => child.segmentId).join(", ")}`), " ",
-    element("span", { class: `outcome ${one.outcome ?? ""}` }, one.outcome ? one.outcome.toLowerCase() : "running"),
-    element("div", { class: "note" }, `${one.actor} · ${one.reason} · ${clock(one.createdAtMs)}`),
+    element("span", { class: `outcome ${one.outcome ?? ""}` }, one.outcome ? one.outcome.toLowerCase() : `running for ${duration(Date.now() - one.createdAtMs)}`),
+    element("div", { class: "note" }, `${one.actor} · ${one.reason} · ${moment(one.createdAtMs)}`),
     element("ol", { class: "steps" }, ...steps),
     ...(one.error ? [element("div", { class: "banner error" }, one.error.reason ?? JSON.stringify(one.error))] : []));
 }
@@ -247,11 +244,19 @@ function actionsOf({ action, segmentIds, explanation }) {
   });
 }
 
+/** Put the newest lines of the journal before those that are shown, if they reach back to them. */
+function joined(place, lines) {
+  const shown = new Set([...place.children].map((line) => line.dataset.key));
+  const reaches = lines.some((line) => shown.has(line.dataset.key));
+  if (reaches) place.prepend(...lines.filter((line) => !shown.has(line.dataset.key)));
+  return reaches;
+}
+
 /** A line of the journal: when, what, and why or what held it back. */
 function entry(decision) {
   const { heldBy = [], fired, flaps } = decision.explanation;
   const why = decision.action ? fired ? margin(fired) : decision.rule : heldBy.length ? heldBy.map(guard).join("; ") : decision.rule;
-  return element("li", {}, element("span", { class: "note" }, `${moment(decision.atMs)} `),
+  return element("li", { "data-key": decision.id }, element("span", { class: "note" }, `${moment(decision.atMs)} `),
     decision.action ? element("b", {}, actionsOf(decision).join("; ")) : "no change", ` · ${why}${flaps ? " · takes back an earlier change" : ""}`);
 }
 
@@ -260,11 +265,28 @@ function list(title, items, sentence) {
   return [element("div", { class: "note" }, title), element("ul", { class: "guards" }, ...items.map((one) => element("li", {}, sentence(one))))];
 }
 
-const where = (one) => (one.segmentIds.length ? ` (segment ${one.segmentIds.join(", ")})` : "");
-const against = (one) => (one.current == null ? "" : `: ${rate(one.current)}${one.threshold == null ? "" : ` against ${rate(one.threshold)}`}`);
+const where = (one) => (one.segmentIds.length ? ` (segment${one.segmentIds.length > 1 ? "s" : ""} ${one.segmentIds.join(", ")})` : "");
+const ruleOf = (one) => (one.rule === "all" ? "every rule" : one.rule);
+const IN_SECONDS = /COOLDOWN|WINDOW|TOO_YOUNG/;
+
+/** What a guard or a margin measures, with its unit: guards of time count seconds, margins rates or consumers. */
+function amount({ guard = "", metric = "", rule = "" }, value) {
+  if (IN_SECONDS.test(guard)) return duration(value * 1000);
+  if (guard && !/PEAK/.test(guard)) return rate(value);
+  const measured = metric || rule;
+  if (/bytes/i.test(measured)) return `${bytes(value)}/s`;
+  return /msg/i.test(measured) ? `${rate(value)}/s` : rate(value);
+}
+
+/** The numbers of a guard or a margin; what lets nothing pass has none to compare. */
+function against(one) {
+  if (one.current == null || one.threshold === 0) return "";
+  return `: ${amount(one, one.current)}${one.threshold == null ? "" : ` against ${amount(one, one.threshold)}`}`;
+}
+
 const margin = (one) => `${one.rule === one.metric ? one.rule : `${one.rule}, ${one.metric}`}${against(one)}${where(one)}${one.detail ? `, ${one.detail}` : ""}`;
 
 function guard(one) {
   const until = one.nextEligibleAtMs ? `, until ${clock(one.nextEligibleAtMs)}` : "";
-  return `${one.rule}: ${one.guard.toLowerCase().replaceAll("_", " ")}${against(one)}${where(one)}${until}${one.detail ? `, ${one.detail}` : ""}`;
+  return `${ruleOf(one)}: ${one.guard.toLowerCase().replaceAll("_", " ")}${against(one)}${where(one)}${until}${one.detail ? `, ${one.detail}` : ""}`;
 }

@@ -40,14 +40,23 @@ export function box(view, one, nowMs) {
   return { x: left, y: top, width: Math.max(1, x(view, to) - left), height: Math.max(1, y(view, low) - top) };
 }
 
+const DAY_MS = 864e5;
+const LABEL_HALF = 40;
 const STEPS_MS = [1e3, 2e3, 5e3, 1e4, 3e4, 6e4, 12e4, 3e5, 6e5, 18e5, 36e5, 72e5, 216e5, 432e5, 864e5];
 
-/** Round instants to label. @param {View} view @returns {number[]} */
-export function timeTicks(view) {
+/** How far round instants are from each other, so that their labels do not meet. @param {View} view */
+export function timeStep(view) {
   const room = Math.max(2, Math.floor((view.width - MARGIN.left) / 110));
-  const step = STEPS_MS.find((one) => (view.toMs - view.fromMs) / one <= room) ?? STEPS_MS.at(-1);
+  const span = view.toMs - view.fromMs;
+  return STEPS_MS.find((one) => span / one <= room) ?? Math.ceil(span / room / DAY_MS) * DAY_MS;
+}
+
+/** Round instants to label, but for those whose label would be cut off. @param {View} view @returns {number[]} */
+export function timeTicks(view) {
+  const step = timeStep(view);
+  const last = Math.min(view.toMs, timeAt(view, view.width - LABEL_HALF));
   const ticks = [];
-  for (let at = Math.ceil(view.fromMs / step) * step; at <= view.toMs; at += step) ticks.push(at);
+  for (let at = Math.ceil(view.fromMs / step) * step; at <= last; at += step) ticks.push(at);
   return ticks;
 }
 

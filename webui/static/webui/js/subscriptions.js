@@ -3,6 +3,7 @@
 import { call, get } from "./api.js";
 import { READ_ONLY, ask, changing } from "./dialogs.js";
 import { clock, element, rate } from "./format.js";
+import { renew } from "./renew.js";
 
 const SHORTEST_MS = 500;
 const COLUMNS = 6;
@@ -72,14 +73,7 @@ export class Subscriptions {
     const names = Object.keys(this.stats.subscriptions);
     document.getElementById("subscriptions-empty").hidden = names.length > 0;
     document.getElementById("subscriptions").hidden = names.length === 0;
-    const held = document.activeElement?.closest?.("#subscription-rows [data-subscription]");
-    const focus = held && [held.dataset.subscription, document.activeElement.dataset.role];
-    this.place.replaceChildren(...names.flatMap((name) => this.rows(name, this.stats.subscriptions[name])));
-    if (focus) this.find(...focus)?.focus();
-  }
-
-  find(name, role) {
-    return [...this.place.querySelectorAll("[data-subscription]")].find((row) => row.dataset.subscription === name)?.querySelector(`[data-role="${role}"]`);
+    renew(this.place, names.flatMap((name) => this.rows(name, this.stats.subscriptions[name])));
   }
 
   rows(name, one) {
@@ -88,7 +82,7 @@ export class Subscriptions {
     const toggle = element("button", { type: "button", class: "quiet small toggle", "data-role": "toggle", "aria-expanded": String(open), title: name, onclick: () => this.toggle(name) }, name);
     const action = (role, text, act) => element("button", { type: "button", class: "small", "data-role": role, "aria-label": `${text} ${name}`, onclick: act }, `${text}…`);
     const movable = one.type !== "CHECKPOINT";
-    const row = element("tr", { "data-subscription": name },
+    const row = element("tr", { "data-key": name, "data-subscription": name },
       element("td", { class: "name" }, toggle),
       element("td", {}, one.type + (one.keyShared ? ", key-shared" : "")),
       element("td", {}, one.type === "QUEUE" ? "on every segment" : attendance(one.consumers)),
@@ -97,7 +91,7 @@ export class Subscriptions {
       element("td", { class: "actions" },
         ...(movable ? [action("seek", "Seek", () => this.askSeek(name)), changing(action("clear", "Clear", () => this.askClear(name)))] : []),
         changing(action("delete", "Delete", () => this.askDelete(name, one)))));
-    return open ? [row, element("tr", { class: "details" }, element("td", { colspan: COLUMNS }, details(one)))] : [row];
+    return open ? [row, element("tr", { class: "details", "data-key": `${name}/` }, element("td", { colspan: COLUMNS }, details(one)))] : [row];
   }
 
   toggle(name) {

@@ -1,20 +1,25 @@
-/** Colour theme: automatic, light or dark; remembered in this browser. */
+/** Colour theme: automatic, light or dark; remembered in this browser. No module, so that a page is first drawn in its theme. */
+"use strict";
+{
+  const ORDER = ["auto", "light", "dark"];
+  const stored = localStorage.getItem("theme") ?? "auto";
+  let current = ORDER.includes(stored) ? stored : "auto";
 
-const ORDER = ["auto", "light", "dark"];
-const button = document.getElementById("theme");
+  /** Let the page and its button show the theme. */
+  const show = () => {
+    document.documentElement.dataset.theme = current;
+    const button = document.getElementById("theme");
+    if (button) button.textContent = `Theme: ${current}`;
+    document.dispatchEvent(new CustomEvent("themechange"));
+  };
 
-/** @param {string} theme */
-function show(theme) {
-  document.documentElement.dataset.theme = theme;
-  if (button) button.textContent = `Theme: ${theme}`;
-  document.dispatchEvent(new CustomEvent("themechange"));
+  show();
+  addEventListener("DOMContentLoaded", () => {
+    show();
+    document.getElementById("theme")?.addEventListener("click", () => {
+      current = ORDER[(ORDER.indexOf(current) + 1) % ORDER.length];
+      localStorage.setItem("theme", current);
+      show();
+    });
+  });
 }
-
-let current = localStorage.getItem("theme") ?? "auto";
-if (!ORDER.includes(current)) current = "auto";
-show(current);
-button?.addEventListener("click", () => {
-  current = ORDER[(ORDER.indexOf(current) + 1) % ORDER.length];
-  localStorage.setItem("theme", current);
-  show(current);
-});

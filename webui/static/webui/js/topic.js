@@ -9,7 +9,7 @@ import { Subscriptions } from "./subscriptions.js";
 import { hex, rate } from "./format.js";
 
 const TILES_MS = 15000;
-const MINUTE_MS = 60000;
+const HOUR_MS = 3600000;
 const { tenant, namespace, topic: name } = document.getElementById("topic").dataset;
 const path = topicPath(tenant, namespace, name);
 const map = new TopicMap(document.getElementById("map"), document.getElementById("legend"), select);
@@ -36,7 +36,7 @@ async function refreshTiles() {
   if (document.hidden || Date.now() - tilesAt < TILES_MS) return;
   tilesAt = Date.now();
   const [fromMs, toMs] = map.window();
-  const answer = await get(`${path}/tiles?fromMs=${Math.floor(fromMs) - MINUTE_MS}&toMs=${Math.ceil(toMs)}`).catch(() => null);
+  const answer = await get(`${path}/tiles?fromMs=${Math.max(0, Math.floor(fromMs) - HOUR_MS)}&toMs=${Math.ceil(toMs)}`).catch(() => null);
   if (answer) map.setTiles(answer.tiles);
 }
 
@@ -61,7 +61,9 @@ function onState(state, text) {
   place.textContent = text;
   const banner = document.getElementById("banner");
   banner.hidden = state === "live";
-  banner.textContent = state === "gone" ? text : "The connection is lost; what you see is old. It comes back by itself.";
+  const lost = topic ? "The connection is lost; what you see is old." : "The node does not answer.";
+  banner.textContent = state === "gone" ? text : `${lost} It is tried again by itself.`;
+  document.getElementById("topic").classList.toggle("absent", state === "gone" && !topic);
 }
 
 document.getElementById("span").addEventListener("change", (event) => {

@@ -3,6 +3,7 @@
 import { ApiError, call, topicPath } from "./api.js";
 import { ask, changing } from "./dialogs.js";
 import { clock, element, moment, verdict } from "./format.js";
+import { renew } from "./renew.js";
 
 const PAGE = 50;
 const REFRESH_MS = 10000;
@@ -15,8 +16,8 @@ const address = (name) => `/topics/${[tenant, namespace, name].map(encodeURIComp
 
 function row(one) {
   const decision = one.lastDecision ? verdict(one.lastDecision) : "–";
-  return element("tr", {},
-    element("td", {}, element("a", { href: address(one.name) }, one.name)),
+  return element("tr", { "data-key": one.name },
+    element("td", { class: "wraps" }, element("a", { href: address(one.name), title: one.name }, one.name)),
     element("td", { class: "number" }, String(one.activeSegments)),
     element("td", { class: "number" }, String(one.sealedSegments)),
     element("td", { class: "number" }, String(one.epoch)),
@@ -38,7 +39,7 @@ async function load() {
   const banner = document.getElementById("banner");
   try {
     const { body } = await call("GET", `/admin/v2/scalable-topics/${[tenant, namespace].map(encodeURIComponent).join("/")}?${query}`);
-    document.getElementById("rows").replaceChildren(...body.topics.map(row));
+    renew(document.getElementById("rows"), body.topics.map(row));
     empty(body.total, search);
     const last = Math.min(body.total, offset + PAGE);
     document.getElementById("page").textContent = body.total ? `${offset + 1}–${last} of ${body.total}` : "";
@@ -47,8 +48,9 @@ async function load() {
     document.getElementById("as-of").textContent = `as of ${clock(Date.now())}`;
     banner.hidden = true;
   } catch (error) {
-    banner.textContent = error instanceof ApiError ? error.sentence : "The node does not answer; the list below is old.";
+    banner.textContent = error instanceof ApiError ? error.sentence : "The node does not answer; what you see is old. It is tried again by itself.";
     banner.hidden = false;
+    if (!document.getElementById("as-of").textContent) document.getElementById("empty").hidden = true;
   }
 }
 
