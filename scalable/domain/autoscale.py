@@ -155,7 +155,7 @@ def _load_guards(view: View) -> Iterator[Guard]:
 
 def _since(instant_ms: int | None) -> str:
     if instant_ms is None:
-        return ""
+        return "no load pipeline has reported yet"
     instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=instant_ms)
     return f"since {instant.isoformat(timespec='seconds')}"
 

@@ -290,7 +290,8 @@ def test_an_operation_in_flight_holds_every_rule() -> None:
 def test_unknown_load_holds_load_rules_and_leaves_the_consumer_rule() -> None:
     hot = {0: load(1), 1: HUGE}
     holds(snapshot(2, hot, load_known=False), GuardCode.LOAD_UNKNOWN)
-    holds(snapshot(2, load_known=False), GuardCode.LOAD_UNKNOWN)
+    never = holds(snapshot(2, load_known=False), GuardCode.LOAD_UNKNOWN)
+    assert never.held_by[0].detail == "no load pipeline has reported yet"
     fires(snapshot(2, hot, load_known=False, stream_consumers={"s": 3}), Split(0), "consumer-count")
 
 
