@@ -20,6 +20,7 @@ SAMPLES: dict[str, Any] = {
     "list[int]": [1, 2],
     "list[str]": ["a", "b"],
     "list[Any]": [{"start": 0}],
+    "list[dict[str, Any]]": [{"start": 0}],
     "dict[str, Any]": {"k": 1},
 }
 

@@ -1,5 +1,7 @@
 """Refusals about batch jobs on Spark."""
 
+from __future__ import annotations
+
 from scalable.domain.errors.base import ScalableError
 
 
