@@ -37,8 +37,9 @@ class MessageId:
 class Entry:
     """One message on its way: `hash16` routes it.
 
-    The sequence is given when a batch is first cut, or (`numbered`) by the application. `handle` is whatever
-    waits for the outcome. Consumers of QUEUE subscriptions get it at `deliver_at_ms`; 0: at once.
+    The sequence is given when a batch is first cut, or (`numbered`) by the application. A `doubtful` one was
+    sent, and nobody knows whether it is stored. `handle` is whatever waits for the outcome. Consumers of
+    QUEUE subscriptions get it at `deliver_at_ms`; 0: at once.
     """
 
     key: str | None
@@ -50,6 +51,7 @@ class Entry:
     added_at: float = 0.0
     sequence: int = NO_SEQUENCE
     numbered: bool = False
+    doubtful: bool = False
     deliver_at_ms: int = 0
     size: int = field(init=False)
     """The bytes that the entry takes in memory."""
@@ -59,6 +61,11 @@ class Entry:
         if self.properties:
             extra = sum(len(name) + len(value) for name, value in self.properties.items())
         self.size = ENTRY_OVERHEAD_BYTES + len(self.value) + len(self.key or "") + extra
+
+    @property
+    def is_new(self) -> bool:
+        """Tell whether it cannot be stored: a number of the producer's own that never arrived."""
+        return not (self.doubtful or self.numbered)
 
     @property
     def keyless(self) -> bool:
@@ -72,16 +79,17 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Entries that are sent together to one segment.
-
-    `restart` mends a stream that broke at the server; `fresh` is true until the batch was sent once.
-    """
+    """Entries that are sent together to one segment; `restart` mends a stream that broke at the server."""
 
     segment_id: int
     entries: list[Entry]
     request_id: int = 0
     restart: bool = False
-    fresh: bool = False
+
+    def doubt(self) -> None:
+        """Note that nobody knows whether it is stored."""
+        for entry in self.entries:
+            entry.doubtful = True
 
     @property
     def deliver_at_ms(self) -> int:

@@ -8,7 +8,7 @@ successors send nothing until it did.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -58,6 +58,11 @@ class SegmentStream:
         """Tell whether nothing is left to be sent or answered."""
         return not (self.again or self.in_flight or self.keyed or self.keyless)
 
+    @property
+    def entries_again(self) -> Iterator[Entry]:
+        """Give what is to be sent again."""
+        return (entry for batch in self.again for entry in batch.entries)
+
     def overlaps(self, other: SegmentStream) -> bool:
         """Tell whether both cover a common hash, so that they share keys."""
         return self.start <= other.end and other.start <= self.end
@@ -68,8 +73,6 @@ class SegmentStream:
 
     def return_batches(self, batches: list[Batch]) -> None:
         """Put batches that were not stored back in the order of their sequences."""
-        for batch in batches:
-            batch.fresh = False
         self.again = sorted([*self.again, *batches], key=lambda batch: batch.first_sequence)
 
     def hold(self, now: float) -> None:
@@ -116,6 +119,19 @@ class Outbox:
         """Number new entries above what an earlier life of the name has stored, or may yet store."""
         if last_sequence >= 0:
             self._next_sequence = last_sequence + RESUME_GAP
+
+    def check_stored(self, last_sequence: int) -> None:
+        """Compare what is stored under the name with what is to be sent again.
+
+        Raises StreamBroken when there are numbers that were never given here: those of another living
+        producer, for which the doubtful ones below them would be taken.
+        """
+        if last_sequence < self._next_sequence:
+            return
+        for stream in self._streams.values():
+            if any(entry.doubtful and not entry.numbered for entry in stream.entries_again):
+                problem = f"somebody else sent sequence {last_sequence} under this name"
+                raise StreamBroken(producer=self._producer, segment_id=stream.segment_id, problem=problem)
 
     def set_topology(self, topology: Topology) -> None:
         """Route by a newer layout; a sealed segment's entries move on once nothing of it is in flight."""
@@ -191,7 +207,7 @@ class Outbox:
                 entry.hash16 = stream.start
         if lane is stream.keyless:
             self._keyless_turn += 1
-        return Batch(stream.segment_id, entries, fresh=True)
+        return Batch(stream.segment_id, entries)
 
     def _send(self, stream: SegmentStream, batch: Batch) -> None:
         batch.request_id = next(self._request_ids) & 0xFFFFFFFF
@@ -213,7 +229,7 @@ class Outbox:
         stream, batch = self._answered(segment_id, request_id)
         if stream is None or batch is None:
             return []
-        if duplicate and batch.fresh and not batch.entries[0].numbered:
+        if duplicate and any(entry.is_new for entry in batch.entries):
             raise self._name_is_taken(stream, batch)
         stream.release()
         self._rest(stream)
@@ -241,13 +257,12 @@ class Outbox:
     def _take_back(
         self, stream: SegmentStream, batch: Batch, code: str, body: Mapping[str, Any], now: float
     ) -> list[Settled]:
-        if code == "batch_partly_duplicate" and batch.fresh and not batch.entries[0].numbered:
-            raise self._name_is_taken(stream, batch)
         if code == "batch_partly_duplicate":
             return self._cut_by_marks(stream, batch, body)
         if code in _WAITS_FOR_LAYOUT:
             stream.terminated = True
         elif code in _TRIED_AGAIN:
+            batch.doubt()
             stream.hold(now)
         elif code not in _COMES_BACK:
             error = error_from_json(body)
@@ -258,6 +273,8 @@ class Outbox:
     def _cut_by_marks(self, stream: SegmentStream, batch: Batch, body: Mapping[str, Any]) -> list[Settled]:
         marks = [Mark(*mark) for mark in body["fields"]["marks"]]
         stored = [entry for entry in batch.entries if is_duplicate(entry, marks)]
+        if any(entry.is_new for entry in stored):
+            raise self._name_is_taken(stream, batch)
         rest = [entry for entry in batch.entries if not is_duplicate(entry, marks)]
         stream.return_batches(list(cut(rest, stream.segment_id, self._limits, marks)))
         return [Settled(entry, MessageId(stream.segment_id, -1, 0, True)) for entry in stored]
@@ -271,6 +288,8 @@ class Outbox:
     def on_connection_lost(self) -> None:
         """Take back what is in flight: nobody knows whether it is stored, so the same sequences go again."""
         for stream in list(self._streams.values()):
+            for batch in stream.in_flight.values():
+                batch.doubt()
             stream.return_batches(list(stream.in_flight.values()))
             stream.in_flight.clear()
             stream.broken = stream.restart = False
@@ -335,13 +354,12 @@ class Outbox:
     def _move_sent(self, stream: SegmentStream) -> None:
         """Cut batches that have sequences by the new ranges, in ascending sequence."""
         parts = _grouped(
-            (entry for batch in stream.again for entry in batch.entries),
+            stream.entries_again,
             lambda entry: self._stream_of(entry.hash16).segment_id,
         )
         for segment_id, entries in parts.items():
             successor = self._streams[segment_id]
-            there = [entry for batch in successor.again for entry in batch.entries]
-            ordered = sorted([*there, *entries], key=lambda entry: entry.sequence)
+            ordered = sorted([*successor.entries_again, *entries], key=lambda entry: entry.sequence)
             successor.again = list(cut(ordered, segment_id, self._limits))
 
     def _move_unsent(self, entries: list[Entry], *, keyless: bool) -> None:

@@ -261,6 +261,7 @@ class Producer:
             self._last_sequence = welcome.last_sequence
             self._outbox.resume_after(welcome.last_sequence)
             self._welcomed.set_result(None)
+        self._outbox.check_stored(welcome.last_sequence)
         self._backoff.reset()
 
     async def _follow(self) -> None:

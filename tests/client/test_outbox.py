@@ -15,7 +15,7 @@ from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
 from scalable.client.outbox import Outbox, Settled
 from scalable.client.outgoing import make_entry
 from scalable.client.topology import Topology, with_successors
-from scalable.domain.errors import ScalableError, SegmentTerminated
+from scalable.domain.errors import ScalableError, SegmentTerminated, StreamBroken
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.domain.operations import OperationKind
 from scalable.wire.frames import SegmentFrame
@@ -221,6 +221,32 @@ def test_a_seal_under_full_flight_costs_no_more_than_one_refusal_per_batch() -> 
     assert world.outbox.take(world.now, 64) is None, "nothing is sent before the new layout is known"
     world.finish()
     world.check()
+
+
+def test_a_message_that_a_seal_refused_is_new_wherever_it_goes() -> None:
+    """Another producer of the name stored a higher number there: its mark says nothing of this message."""
+    world = World(seed=3)
+    world.add()
+    world.take()
+    world.server.reshape(OperationKind.SPLIT, [0])
+    world.serve()
+    world.answer()
+    world.learn()
+    batch = world.outbox.take(world.now, 8)
+    assert batch is not None
+    with pytest.raises(StreamBroken):
+        world.outbox.on_receipt(batch.segment_id, batch.request_id, -1, duplicate=True)
+
+
+def test_what_may_be_stored_is_not_sent_again_among_numbers_of_another_producer() -> None:
+    world = World(seed=3)
+    world.add()
+    world.outbox.check_stored(10**6)  # nothing is in doubt
+    world.take()
+    world.outbox.on_connection_lost()
+    world.outbox.check_stored(0)
+    with pytest.raises(StreamBroken):
+        world.outbox.check_stored(1)
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -269,6 +269,25 @@ async def test_two_living_producers_of_one_name_are_noticed_before_a_message_is_
     await first.close()
 
 
+async def test_a_producer_that_was_replaced_meanwhile_does_not_take_its_successors_numbers_for_its_own(
+    live_node: LiveNode, topic: str
+) -> None:
+    async with Relay(live_node.url) as relay:
+        replaced = Producer(relay.url, topic, live_node.admin_token, name="twin")
+        await replaced.start()
+        await replaced.send("k", b"stored")
+        relay.lose()
+        taken = await replaced.submit("k", b"on its way")
+        await relay.lost.wait()
+        async with Producer(live_node.url, topic, live_node.admin_token, name="twin") as successor:
+            await successor.send("k", b"stored, too")
+        relay.cut()
+        with pytest.raises(StreamBroken):
+            await taken
+        with pytest.raises(StreamBroken):
+            await replaced.close()
+
+
 async def test_a_producer_may_be_closed_twice_and_from_two_tasks(live_node: LiveNode, topic: str) -> None:
     async with Relay(live_node.url) as relay:
         async with Producer(relay.url, topic, live_node.admin_token) as producer:
