@@ -13,20 +13,17 @@ import psycopg
 
 from bench.harness import Bench, Comparison, bench_row
 from bench.produce import ProduceSocket
+from bench.splitting import Splitter
 from launch.sandbox import LiveNode
 from launch.services import worker_spec
 from scalable import announce
 from scalable.client import BatchLimits, Producer
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.domain.names import TopicName
-from scalable.domain.operations import Phase
-from scalable.services import scaling, topics
-from scalable.store.operations import read
+from scalable.services import topics
 from tasks.apps import enqueue
 
 SPLITS_PER_ROUND = 10
-POLL_SECONDS = 0.02
-WAIT_SECONDS = 60
 FLOORS_PER_ROUND = 50
 QUIET_SECONDS = 2.0
 PAUSE_SECONDS = 0.1
@@ -44,7 +41,8 @@ class SplitUnderLoad:
 
     async def __aenter__(self) -> Self:
         await asyncio.to_thread(topics.create_topic, name=self.name, actor="bench")
-        await asyncio.to_thread(self._split, 0)
+        self._splitter = Splitter(self.name)
+        await asyncio.to_thread(self._splitter.split, 0)
         limits = BatchLimits(linger_seconds=0.0)
         self._producer = Producer(self._node.url, self.name, self._node.admin_token, limits=limits)
         await self._producer.start()
@@ -57,6 +55,7 @@ class SplitUnderLoad:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
         await self._producer.close()
+        await asyncio.to_thread(self._splitter.close)
 
     async def _send(self, key: str) -> None:
         while True:
@@ -67,23 +66,13 @@ class SplitUnderLoad:
     async def split(self) -> float:
         """Split the segment of the low key; give the longest send that met the split, in seconds."""
         started = time.perf_counter()
-        await asyncio.to_thread(self._split, segment_hash(key_hash(self._low)))
+        await asyncio.to_thread(self._splitter.split, segment_hash(key_hash(self._low)))
         split_at = time.perf_counter()
         while not any(begun >= split_at for begun, _ in self.sends[self._low][-1:]):
             await asyncio.sleep(PAUSE_SECONDS)
             if self._senders[0].done():
                 await self._senders[0]
         return max(end - begun for begun, end in self.sends[self._low] if end >= started)
-
-    def _split(self, hash16: int) -> None:
-        layout = topics.get_topic(name=self.name).layout
-        segment = next(each for each in layout.active if each.hash_range.contains(hash16))
-        request = scaling.request_split(name=self.name, segment_id=segment.segment_id, actor="bench")
-        deadline = time.monotonic() + WAIT_SECONDS
-        while read(request.operation_id).phase not in (Phase.COMMITTED, Phase.NOTIFIED):
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"split {request.operation_id} was not done in {WAIT_SECONDS} seconds")
-            time.sleep(POLL_SECONDS)
 
     def others(self, since: float) -> list[float]:
         """Give the durations of the sends to the other range that began later."""

@@ -30,6 +30,7 @@ from scalable.services.reshaping import Drive, Step, SubscriptionsMoved, step_to
 from scalable.services.scaling import announce_step, delete_children
 from scalable.store import operations as store
 from scalable.store import topics
+from scalable.store.operations import OperationView
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,10 @@ def drive_operation(*, operation_id: str, runner: str, probe: Probe = _no_probe)
     try:
         drive = Drive(store.read(operation_id), lease, segment_port())
         _walk(drive, probe)
+        if drive.next_phase is None:
+            done = drive.operation
+            kind, segments = done.kind.lower(), list(done.plan.parent_ids)
+            logger.info("The %s of %s of %s is done: epoch %s", kind, segments, done.topic, done.epoch)
     except SUPERSEDED as loss:
         logger.info("Operation %s is no longer driven by %s: %s", operation_id, runner, loss)
 
@@ -110,10 +115,12 @@ def _act_and_record(drive: Drive, phase: Phase, step: Step, probe: Probe, starte
     with transaction.atomic():
         step.commit(drive)
         probe(phase, Moment.AFTER_EFFECT)
-        _record(drive, phase, started_at)
+        operation = _record(drive, phase, started_at)
+        step.last(drive)
+    drive.operation = operation
 
 
-def _record(drive: Drive, phase: Phase, started_at: float) -> None:
+def _record(drive: Drive, phase: Phase, started_at: float) -> OperationView:
     """Move on to a phase, in the transaction of its effects on the metadata."""
     revision = drive.revision or topics.raise_revision(drive.operation.incarnation)
     elapsed_ms = round((perf_counter() - started_at) * 1000, 3)
@@ -129,7 +136,7 @@ def _record(drive: Drive, phase: Phase, started_at: float) -> None:
     else:
         store.advance(drive.lease, operation, seconds=settings.SCALABLE_OPERATION_LEASE_SECONDS)
     announce_step(operation, revision)
-    drive.operation = operation
+    return operation
 
 
 def _refuse_endless_attempts(drive: Drive) -> None:

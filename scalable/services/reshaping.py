@@ -83,10 +83,14 @@ def _nothing(drive: Drive) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How a phase is reached: an effect that may be repeated, then what is committed with the record."""
+    """How a phase is reached: an effect that may be repeated, then what is committed with the record.
+
+    `last` is committed with it too, and comes behind it, since others wait from then on to the commit.
+    """
 
     effect: Callable[[Drive], None] = _nothing
     commit: Callable[[Drive], None] = _nothing
+    last: Callable[[Drive], None] = _nothing
 
 
 def step_to(phase: Phase, drive: Drive) -> Step:
@@ -162,14 +166,10 @@ def _commit_layout(drive: Drive) -> None:
 
 
 def _reshape_in_place(drive: Drive) -> None:
-    """Do it all in one transaction: there is no moment without a segment that takes writes.
-
-    The parents come last, since from their termination to the commit their producers wait.
-    """
+    """Do it all in one transaction: there is no moment without a segment that takes writes."""
     topic = topics.lock_incarnation(drive.operation.incarnation)
     _create_children(drive)
     _replace_layout(drive, topic)
-    _terminate_parents(drive)
 
 
 def _replace_layout(drive: Drive, topic: TopicView) -> None:
@@ -193,4 +193,5 @@ STEPS: dict[Phase, Step] = {
     Phase.COMMITTED: Step(effect=_match_cursors, commit=_commit_layout),
     Phase.NOTIFIED: Step(effect=_settle),
 }
-IN_PLACE = Step(commit=_reshape_in_place)
+# The parents come last of all: from their termination to the commit their producers wait.
+IN_PLACE = Step(commit=_reshape_in_place, last=_terminate_parents)

@@ -7,6 +7,7 @@ from pytest_django import Settings
 
 from scalable.domain.operations import OperationKind, Outcome, Phase
 from scalable.models import Operation, Segment
+from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.memory import MemorySegments
 from scalable.segments.port import Fence, SegmentKey
 from scalable.segments.registry import use_port
@@ -87,6 +88,33 @@ def test_before_the_point_of_no_return_attempts_are_bounded_and_leave_nothing() 
         failed = _exhaust(operation)
         assert (failed.outcome, failed.attempts) == (Outcome.FAILED, driver.MAX_ATTEMPTS)
         assert failed.error is not None
+        port.broken = False
+        assert drive(request(OperationKind.SPLIT, topic)).outcome is Outcome.SUCCEEDED
+        assert_sound(topic, messages)
+
+
+class UnsealableSegments(EmbeddedSegments):
+    """The data plane in the metadata database, which seals nothing as long as it is `broken`."""
+
+    broken = True
+
+    def terminate(self, key: SegmentKey, *, fence: Fence | None) -> int:
+        if self.broken:
+            raise Unreachable("terminate")
+        return super().terminate(key, fence=fence)
+
+
+def test_what_fails_behind_the_record_takes_the_record_with_it() -> None:
+    port = UnsealableSegments()
+    with use_port(port):
+        topic = make_topic()
+        messages = append_everywhere(topic, "before")
+        operation = request(OperationKind.SPLIT, topic)
+        failed = drive(operation)
+        assert (failed.outcome, failed.phase, failed.attempts) == (None, Phase.PLANNED, 1)
+        failed = _exhaust(operation)
+        assert (failed.outcome, failed.phase) == (Outcome.FAILED, Phase.PLANNED)
+        assert topics.get_topic(name=topic.name).epoch == topic.epoch
         port.broken = False
         assert drive(request(OperationKind.SPLIT, topic)).outcome is Outcome.SUCCEEDED
         assert_sound(topic, messages)
