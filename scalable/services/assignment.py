@@ -44,7 +44,7 @@ class AssignmentView:
 
     `shared` gives all entry buckets of the owned segments that have other owners too. `registered` is False
     when the subscription does not know the consumer, which then owns nothing. `restored` is the generation
-    that a CHECKPOINT group's last restore made.
+    that a CHECKPOINT group's last restore made. On `standby` it owns nothing and nothing is on its way to it.
     """
 
     generation: int
@@ -54,6 +54,7 @@ class AssignmentView:
     shared: Mapping[int, tuple[HashRange, ...]]
     registered: bool
     restored: int = 0
+    standby: bool = False
 
     @property
     def told(self) -> tuple[object, ...]:
@@ -61,7 +62,7 @@ class AssignmentView:
         owned = tuple(
             (one.name.segment_id, one.bucket, one.generation, one.state.value) for one in self.segments
         )
-        return owned, self.releasing, self.shared, self.restored
+        return owned, self.releasing, self.shared, self.restored, self.standby
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,11 @@ class Assignments:
             generation=self.assigned.generation,
             epoch=self.assigned.epoch,
             segments=tuple(map(self._owned_segment, units)),
-            releasing=tuple(unit.key for unit in units if unit.in_hand_over),
+            releasing=tuple(unit.key for unit in units if unit.next_owner is not None),
             shared=self._shared(units),
             registered=consumer in self.consumers,
             restored=self.assigned.restored_generation,
+            standby=not units and consumer not in self._next_owners,
         )
 
     @cached_property
@@ -92,6 +94,10 @@ class Assignments:
         for unit in self.assigned.units:
             found.setdefault(unit.owner, []).append(unit)
         return found
+
+    @cached_property
+    def _next_owners(self) -> frozenset[str | None]:
+        return frozenset(unit.next_owner for unit in self.assigned.units)
 
     @cached_property
     def _owners(self) -> Mapping[int, set[str]]:

@@ -21,7 +21,7 @@ SELECT coalesce(lease.term, 0), lease.node_id, topic.id, topic.epoch,
   JOIN scalable_topic AS topic ON topic.id = subscription.topic_id
   LEFT JOIN scalable_controllerlease AS lease ON lease.topic_id = topic.id
   LEFT JOIN LATERAL (
-       SELECT unit.segment_id, unit.bucket, unit.owner, unit.next_owner IS NOT NULL, unit.generation,
+       SELECT unit.segment_id, unit.bucket, unit.owner, unit.next_owner, unit.generation,
               segment.hash_start, segment.hash_end, segment.state,
               CASE WHEN subscription.key_shared THEN segment.entry_bucket_splits ELSE '{}' END
          FROM scalable_assignment AS unit
@@ -36,11 +36,14 @@ SELECT coalesce(lease.term, 0), lease.node_id, topic.id, topic.epoch,
 
 @dataclass(frozen=True, slots=True)
 class AssignedUnit:
-    """A segment, or an entry bucket of it, that somebody owns; `splits` where keys are shared."""
+    """A segment, or an entry bucket of it, that somebody owns; `splits` where keys are shared.
+
+    With a `next_owner` it is being handed over.
+    """
 
     key: BucketKey
     owner: str
-    in_hand_over: bool
+    next_owner: str | None
     generation: int
     hash_range: HashRange
     state: SegmentState
@@ -92,11 +95,11 @@ def registered(subscription_id: int) -> frozenset[str]:
 
 
 def _unit(row: tuple[Any, ...]) -> AssignedUnit:
-    segment_id, bucket, owner, in_hand_over, generation, start, end, state, splits = row
+    segment_id, bucket, owner, next_owner, generation, start, end, state, splits = row
     return AssignedUnit(
         key=BucketKey(segment_id, bucket),
         owner=owner,
-        in_hand_over=in_hand_over,
+        next_owner=next_owner,
         generation=generation,
         hash_range=HashRange(start, end),
         state=SegmentState(state),

@@ -281,6 +281,19 @@ def test_statistics_tell_who_owns_what_and_what_waits_for_what() -> None:
     assert membership(subscription_id=group.subscription_id).waits == {}
 
 
+def test_who_is_to_get_a_segment_does_not_stand_by() -> None:
+    group = Group(make_topic(segments=2))
+    for consumer in "abc":
+        group.join(consumer)
+    surplus = group.view("c")
+    assert [group.view(consumer).standby for consumer in "abc"] == [False, False, True]
+    group.leave("b")
+    chosen = group.view("c")
+    assert (chosen.segments, chosen.standby) == ((), False)
+    assert chosen.told != surplus.told
+    assert chosen.generation > surplus.generation, "or the consumer would ignore what it is told"
+
+
 def test_statistics_of_a_queue_show_nothing_that_waits() -> None:
     topic = make_topic(segments=1)
     append(topic, 0, "unread")

@@ -298,7 +298,7 @@ def _assignment_frame(view: AssignmentView, *, term: int, incarnation: int) -> A
         incarnation=incarnation,
         segments=[_assigned_segment(owned) for owned in view.segments],
         releasing=[(segment_id, bucket) for segment_id, bucket in view.releasing],
-        standby=not view.segments,
+        standby=view.standby,
         shared_buckets={
             str(segment_id): [(one.start, one.end) for one in ranges]
             for segment_id, ranges in view.shared.items()
