@@ -1,7 +1,7 @@
-"""The daily load report: hot segments, hot parts of them, skew, trend and waste, as HTML, Parquet and CSV.
+"""The daily load report: hot segments, keys and parts, skew, trend and waste, as HTML, Parquet and CSV.
 
-`python -m spark.daily_report --day 2026-11-27` reads the history of one day. Nodes count messages by parts of
-a segment's range and not by key, so that the report names hot parts, and no keys.
+`python -m spark.daily_report --day 2026-11-27` reads the history of one day. Nodes count all messages by
+parts of a segment's range, and look at the keys of some: shares of keys come with their bounds.
 """
 
 from __future__ import annotations
@@ -89,6 +89,34 @@ def hot_parts(rows: DataFrame) -> DataFrame:
     return shared.orderBy(sf.desc("messages"), *_SEGMENT, "part").limit(HOTTEST)
 
 
+def hot_keys(rows: DataFrame) -> DataFrame:
+    """The keys with most messages, of those that nodes looked at, with the bounds of their share of a topic.
+
+    A key was seen `count` times at least and `count + error` times at most.
+    """
+    topics = rows.groupBy(*_TOPIC).agg(
+        sf.sum("keys_seen").alias("seen"),
+        sf.sum("keys_error").alias("error"),
+        sf.sum(sf.col("msg_rate_in") * sf.col("observed_ms") / 1000).alias("messages_in"),
+    )
+    each = rows.select(*_TOPIC, sf.explode("hot_keys").alias("hot"))
+    keys = each.groupBy(*_TOPIC, sf.col("hot.key").alias("key")).agg(sf.sum("hot.count").alias("count"))
+    found = keys.join(topics.where(sf.col("seen") > 0), list(_TOPIC))
+    least = sf.col("count") / sf.col("seen")
+    most = sf.least(sf.lit(1.0), (sf.col("count") + sf.col("error")) / sf.col("seen"))
+    shares = found.select(
+        *_TOPIC,
+        "key",
+        (sf.col("messages_in") * least).alias("messages"),
+        least.alias("share_at_least"),
+        most.alias("share_at_most"),
+        "count",
+        "error",
+        "seen",
+    )
+    return shares.orderBy(sf.desc("messages"), *_TOPIC, "key").limit(HOTTEST)
+
+
 def _part_edge(part: Column) -> Column:
     """Give the first hash that is counted in a part, which is hash * 32 // size = part."""
     size = sf.col("hash_end") - sf.col("hash_start") + 1
@@ -112,6 +140,7 @@ def report(session: SparkSession, options: argparse.Namespace) -> Result:
     tables = {
         "topics": topics_of(minutes, options.segment_rate).cache(),
         "segments": hot_segments(rows).cache(),
+        "keys": hot_keys(rows).cache(),
         "parts": hot_parts(rows).cache(),
     }
     output = options.into or f"{options.output}/day={options.day}/{options.namespace}".rstrip("/")

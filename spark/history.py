@@ -47,12 +47,16 @@ SCHEMA = pa.schema(
         ("hash_start", pa.int32()),
         ("hash_end", pa.int32()),
         ("active_segments", pa.int32()),
+        ("hot_keys", pa.list_(pa.struct([("key", pa.string()), ("count", pa.int64())]))),
+        ("keys_seen", pa.int64()),
+        ("keys_error", pa.int64()),
     ]
 )
 READ_SCHEMA = (
     "topic string, incarnation bigint, segment_id bigint, minute_ms bigint, observed_ms int,"
     " msg_rate_in double, bytes_rate_in double, msg_rate_out double, bytes_rate_out double,"
-    " mean array<float>, max array<float>, hash_start int, hash_end int, active_segments int, day date"
+    " mean array<float>, max array<float>, hash_start int, hash_end int, active_segments int,"
+    " hot_keys array<struct<key string, count bigint>>, keys_seen bigint, keys_error bigint, day date"
 )
 Row = Mapping[str, Any]
 

@@ -13,14 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scalable.domain.load import SegmentRates
+from scalable.domain.sketch import HotKeys
 
 PARTS = 32
 MINUTE_MS = 60_000
 MOST_CELLS = 60
+KEYS_OF_A_MINUTE = 16
 Tile = tuple[list[float], list[float]]
 """Mean and largest rate of incoming messages, per part of a segment's range."""
 KNOWN_AFTER = 0.5
 """Part of its window that a segment must have been observed for before its rates are told."""
+
+
+class Keys(msgspec.Struct, frozen=True, array_like=True):
+    """Hot keys of a sample, see `scalable.domain.sketch`."""
+
+    seen: int
+    error: int
+    counts: dict[str, int]
 
 
 class Sample(msgspec.Struct, frozen=True, array_like=True):
@@ -30,6 +40,7 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     end_ms: int
     counts: tuple[int, int, int, int]
     parts: tuple[int, ...]
+    keys: Keys | None = None
 
     def overlap(self, start_ms: int, end_ms: int) -> float:
         """The part of this sample that lies in the span; its messages are taken to be spread evenly."""
@@ -88,6 +99,14 @@ class Series(msgspec.Struct, kw_only=True):
 
     def _observed(self, minute_ms: int, watermark_ms: int) -> tuple[int, int]:
         return max(minute_ms, self.born_ms), min(minute_ms + MINUTE_MS, watermark_ms)
+
+    def minute_keys(self, minute_ms: int) -> HotKeys:
+        """Give the hot keys of the samples that ended in a minute."""
+        found = HotKeys()
+        for sample in self.samples:
+            if sample.keys is not None and minute_ms < sample.end_ms <= minute_ms + MINUTE_MS:
+                found.merge(sample.keys.counts, seen=sample.keys.seen, error=sample.keys.error)
+        return found.top(KEYS_OF_A_MINUTE)
 
     def _mean_rates(self, start_ms: int, end_ms: int) -> SegmentRates:
         totals = [0.0, 0.0, 0.0, 0.0]

@@ -17,6 +17,7 @@ LOAD, CAPACITY, NEEDED = "#222222", "#2a78d6", "#d03b3b"
 _HEADINGS = {
     "topics": "Topics, by waste (segment-hours over the minimum)",
     "segments": "Hot segments, by their highest minute",
+    "keys": "Hot keys, by messages",
     "parts": "Hot parts of segments' ranges, by messages",
 }
 _STYLE = """body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#222}table{border-collapse:collapse}
@@ -43,7 +44,8 @@ def _note(segment_rate: float) -> str:
     return (
         f"One segment is taken to carry {segment_rate:,.0f} messages/s. Skew is the hottest segment over the "
         "mean, 1 is even; the trend is messages/s an hour. Minutes without a message are not in the history. "
-        "Nodes count by 1/32 of a segment's range and not by key: hot keys lie in the hot parts."
+        "Nodes count all messages by 1/32 of a segment's range, and look at the keys of some: of the messages"
+        " that were looked at, a key's share is between the two bounds."
     )
 
 

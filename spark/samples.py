@@ -5,17 +5,19 @@ from pyspark.sql import functions as sf
 
 SAMPLES_TOPIC = "topic://system/load/samples"
 PARTS = 32
+MOST_KEYS = 64
 LONGEST_INTERVAL_MS = 3_600_000
 LONGEST_WINDOW_MS = 86_400_000
 
 MESSAGE_SCHEMA = (
     "node string, sequence bigint, atMs bigint, complete boolean, samples array<struct<topic string,"
     " incarnation bigint, segmentId bigint, intervalMs bigint, windowMs bigint, msgIn bigint, bytesIn bigint,"
-    " msgOut bigint, bytesOut bigint, parts array<bigint>>>"
+    " msgOut bigint, bytesOut bigint, parts array<bigint>, hotKeys struct<seen bigint, error bigint,"
+    " counts map<string, bigint>>>>"
 )
 _PLACE = ("segment_id", "offset")
 _COUNTS = ("msgIn", "bytesIn", "msgOut", "bytesOut")
-_FIELDS = ("topic", "incarnation", "segmentId", "intervalMs", "windowMs", *_COUNTS, "parts")
+_FIELDS = ("topic", "incarnation", "segmentId", "intervalMs", "windowMs", *_COUNTS, "parts", "hotKeys")
 
 
 def sample_rows(messages: DataFrame) -> DataFrame:
@@ -52,4 +54,12 @@ def _is_valid() -> Column:
     for count in _COUNTS:
         valid &= sample[count] >= 0
     parts = sample["parts"]
-    return valid & (sf.size(parts) == PARTS) & sf.forall(parts, lambda part: part >= 0)
+    return valid & _has_valid_keys() & (sf.size(parts) == PARTS) & sf.forall(parts, lambda part: part >= 0)
+
+
+def _has_valid_keys() -> Column:
+    """Nodes of an earlier version tell no keys."""
+    keys = sf.col("sample")["hotKeys"]
+    counted = sf.size(keys["counts"]).between(0, MOST_KEYS)
+    counted &= sf.forall(sf.map_values(keys["counts"]), lambda count: count >= 0)
+    return keys.isNull() | ((keys["seen"] >= 0) & (keys["error"] >= 0) & counted)

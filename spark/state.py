@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from scalable.domain.load import DEFAULT_CHANGE_THRESHOLD, SegmentRates, is_material
-from spark.recent import MINUTE_MS, Sample, Series, Tile, minute_of
+from spark.recent import MINUTE_MS, Keys, Sample, Series, Tile, minute_of
 
 VERSION = 1
 CLOCK_TOLERANCE_MS = 60_000
@@ -126,7 +126,8 @@ class LoadState(msgspec.Struct, kw_only=True):
                 interval_ms=row["intervalMs"],
             )
         counts = (row["msgIn"], row["bytesIn"], row["msgOut"], row["bytesOut"])
-        series.add(Sample(start_ms, at_ms, counts, tuple(row["parts"])), window_ms=row["windowMs"])
+        sample = Sample(start_ms, at_ms, counts, tuple(row["parts"]), _keys(row.get("hotKeys")))
+        series.add(sample, window_ms=row["windowMs"])
 
     def _advance(self) -> int:
         """Move the watermark to the time up to which every live node has said all; it never moves back."""
@@ -220,8 +221,16 @@ def _tile(series: Series, minute_ms: int, tile: Tile) -> dict[str, Any]:
 
 def _minute(series: Series, minute_ms: int, tile: Tile) -> dict[str, Any]:
     rates, observed_ms = series.minute_rates(minute_ms)
+    keys = series.minute_keys(minute_ms)
+    hot = [{"key": key, "count": count} for key, count in sorted(keys.counts.items())]
     measured = {"observedMs": observed_ms, **rates.by_metric()}
-    return {**_tile(series, minute_ms, tile), **measured}
+    told = {"hotKeys": hot, "keysSeen": keys.seen, "keysError": keys.error}
+    return {**_tile(series, minute_ms, tile), **measured, **told}
+
+
+def _keys(told: Mapping[str, Any] | None) -> Keys | None:
+    """Read what a sample tells of keys; Spark's driver gives a map as pairs."""
+    return None if told is None else Keys(told["seen"], told["error"], dict(told["counts"]))
 
 
 def _names(series: Series) -> dict[str, Any]:

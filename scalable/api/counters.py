@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scalable.domain.keyspace import HashRange
+from scalable.domain.sketch import HotKeys
 from scalable.wire.frames import PARTS
 
 MAX_SPANS = 64
@@ -26,6 +27,8 @@ class SegmentCounts:
     bytes_out: int = 0
     parts: list[int] = field(default_factory=lambda: [0] * PARTS)
     spans: dict[Span, int] = field(default_factory=dict)
+    keys: HotKeys | None = None
+    """Of the messages in that were looked at."""
 
     def add_in(self, messages: int, size: int, *, parts: Sequence[int] | None, span: Span) -> None:
         """Count a stored batch."""
@@ -35,6 +38,12 @@ class SegmentCounts:
             self.parts = [total + part for total, part in zip(self.parts, parts, strict=True)]
         else:
             self._add_span(span, messages)
+
+    def add_keys(self, keys: Sequence[str]) -> None:
+        """Count keys of messages in."""
+        if keys:
+            self.keys = self.keys or HotKeys()
+            self.keys.add(keys)
 
     def add_out(self, messages: int, size: int) -> None:
         """Count a delivered batch."""

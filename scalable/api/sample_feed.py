@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -18,7 +18,15 @@ MAX_SAMPLES = 4_000
 MAX_BACKLOG = 1_000
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class KeyCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Hot keys of the messages that were looked at, see `scalable.domain.sketch`."""
+
+    seen: int
+    error: int
+    counts: Mapping[str, int]
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What went through one segment in one interval; `parts` are the messages in by 1/32 of its range."""
 
     topic: str
@@ -31,6 +39,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     msg_out: int
     bytes_out: int
     parts: Sequence[int]
+    hot_keys: KeyCounts | None = None
 
 
 class SampleMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from scalable.api.counters import SegmentCounts
 from scalable.api.executor import Call
 from scalable.api.hub import Watch, hub, topic_key
-from scalable.api.sample_feed import Sample, SampleFeed
+from scalable.api.looking import Looker
+from scalable.api.sample_feed import KeyCounts, Sample, SampleFeed
 from scalable.domain.names import TopicName
 from scalable.services import sampling
 from scalable.services.sampling import UNSAMPLED_TENANT, NewSegment, TopicSampling
@@ -30,6 +31,8 @@ NEW_SEGMENTS_OVERLAP = 200
 """Rows read again, because a row with a lower number may be committed later."""
 FORGET_AFTER_MS = 600_000
 FINISH_SECONDS = 2.0
+MOST_KEYS = 8
+"""Of one sample: so that a message of thousands of samples has room for all."""
 NO_COUNTS = SegmentCounts()
 
 SegmentRef = tuple[int, int]
@@ -61,6 +64,7 @@ class Sampler:
     def __init__(self, *, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self.totals = Totals()
         self._clock_ms = clock_ms
+        self._looker = Looker()
         self._counts: dict[int, dict[int, SegmentCounts]] = {}
         self._topics: dict[int, SampledTopic] = {}
         self._new: dict[SegmentRef, TopicSampling] = {}
@@ -74,12 +78,10 @@ class Sampler:
         self.totals.messages_in += header.count
         self.totals.bytes_in += len(publish.batch)
         if topic.tenant != UNSAMPLED_TENANT:
-            self._counts_of(incarnation, publish.segment_id).add_in(
-                header.count,
-                len(publish.batch),
-                parts=publish.parts,
-                span=(header.hash_min, header.hash_max),
-            )
+            counts = self._counts_of(incarnation, publish.segment_id)
+            span = (header.hash_min, header.hash_max)
+            counts.add_in(header.count, len(publish.batch), parts=publish.parts, span=span)
+            counts.add_keys(self._looker.keys(publish.batch, header))
 
     def count_out(
         self, topic: TopicName, incarnation: int, segment_id: int, *, messages: int, size: int
@@ -218,7 +220,15 @@ def _sample(topic: TopicSampling, segment_id: int, counts: SegmentCounts) -> Sam
         msg_out=counts.messages_out,
         bytes_out=counts.bytes_out,
         parts=counts.parts if hash_range is None else counts.placed(hash_range),
+        hot_keys=_key_counts(counts),
     )
+
+
+def _key_counts(counts: SegmentCounts) -> KeyCounts | None:
+    if counts.keys is None:
+        return None
+    top = counts.keys.top(MOST_KEYS)
+    return KeyCounts(seen=top.seen, error=top.error, counts=top.counts)
 
 
 def _incarnations(keys: frozenset[str]) -> list[int]:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from operator import lt
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 import zstandard
@@ -53,6 +53,7 @@ __all__ = [
     "decode_block",
     "decode_bucket",
     "decode_header",
+    "decode_keys",
     "encode_batch",
 ]
 
@@ -60,6 +61,8 @@ MAX_KEY_BYTES = 65_535
 _COMPRESSION_LEVEL = 1
 Item = TypeVar("Item")
 _HAS_PROPERTIES = 0x01
+_FIXED_BYTES = 2 + 8 + 4
+"""Of each record, before sequences and lengths of keys: position, event time, length of the value."""
 
 
 class Record(msgspec.Struct, frozen=True):
@@ -278,6 +281,20 @@ def decode_block(header: BatchHeader, index: int, stored: bytes) -> tuple[tuple[
         raise BatchInvalid(problem=f"a sub-block cannot be read: {error}") from error
 
 
+def decode_keys(header: BatchHeader, index: int, data: bytes | memoryview) -> list[str]:
+    """Decode only the keys of a sub-block of a keyed batch whose checksums hold; raises BatchInvalid."""
+    start, end = header.block_bounds(index)
+    entry = header.buckets[index]
+    plain = _decompress(bytes(data[start:end]), entry, header.codec)
+    fixed = _FIXED_BYTES + (0 if header.first_sequence == NO_SEQUENCE else 4)
+    try:
+        columns = _Columns(plain, entry.count, at=1 + fixed * entry.count)
+        lengths = columns.numbers("H", 2)
+        return columns.texts(lengths) if not plain[0] else columns.behind(4).texts(lengths)
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        raise BatchInvalid(problem=f"a sub-block cannot be read: {error}") from error
+
+
 def _unpack_block(plain: bytes, header: BatchHeader, count: int) -> tuple[tuple[int, ...], list[Record]]:
     flags = plain[0]
     if flags & ~_HAS_PROPERTIES:
@@ -324,10 +341,15 @@ def _unpack_properties(packed: bytes) -> dict[str, str]:
 class _Columns:
     """Reads the columns of one sub-block in their order, and refuses to read past its end."""
 
-    def __init__(self, plain: bytes, count: int) -> None:
+    def __init__(self, plain: bytes, count: int, *, at: int = 1) -> None:
         self._plain = plain
         self._count = count
-        self._at = 1
+        self._at = at
+
+    def behind(self, width: int) -> Self:
+        """Pass over a column of numbers."""
+        self._at += self._count * width
+        return self
 
     def numbers(self, kind: str, width: int) -> tuple[int, ...]:
         column = struct.unpack_from(f">{self._count}{kind}", self._plain, self._at)

@@ -66,6 +66,11 @@ async def test_counts_zeros_and_numbers(live_node: LiveNode, topic: topics.Topic
     assert first["msgIn"] == second["msgIn"] == 0
     assert (busy["segmentId"], busy["msgIn"], busy["intervalMs"], busy["windowMs"]) == (0, 40, 200, 2000)
     assert busy["parts"] == list(count_parts(LOW, hashes))
+    looked_at = busy["hotKeys"]
+    assert looked_at["seen"] == 40
+    assert len(looked_at["counts"]) <= 8
+    assert looked_at["counts"].keys() <= set(keys)
+    assert "hotKeys" not in idle
     assert (idle["segmentId"], idle["msgIn"], sum(idle["parts"])) == (0, 0, 0)
     by_node: dict[str, list[dict[str, Any]]] = {}
     for message in await sample_messages():  # those of nodes of earlier tests may be there too

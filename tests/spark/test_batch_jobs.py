@@ -39,7 +39,12 @@ def test_the_daily_report_finds_what_is_hot_and_wasted(session: SparkSession, tm
     rows = [
         row for number in range(60) for row in two_segments("public/default/a", number, (100.0 + number, 0))
     ]
-    rows += [minute("public/default/b", 0, number, 300.0, mean=hot_part) for number in range(30)]
+    looked_at = {
+        "hot_keys": [{"key": "DL", "count": 60}, {"key": "AA", "count": 10}],
+        "keys_seen": 100,
+        "keys_error": 5,
+    }
+    rows += [minute("public/default/b", 0, number, 300.0, mean=hot_part, **looked_at) for number in range(30)]
     rows += [minute("public/other/c", 0, 0, 9.0)]
     history = record(tmp_path / "history", rows)
     arguments = ["--day", str(DAY), "--namespace", "public/default", "--segment-rate", "200"]
@@ -60,6 +65,11 @@ def test_the_daily_report_finds_what_is_hot_and_wasted(session: SparkSession, tm
     part = pq.read_table(output / "parts.parquet").to_pylist()[0]
     assert (part["part"], part["part_start"], part["part_end"]) == (31, 65_536 - 2_048, 65_535)
     assert part["share_of_segment"] == pytest.approx(1)
+    hottest, other = pq.read_table(output / "keys.parquet").to_pylist()
+    assert (hottest["key"], other["key"], hottest["topic"]) == ("DL", "AA", "topic://public/default/b")
+    assert (hottest["count"], hottest["error"], hottest["seen"]) == (1_800, 150, 3_000)
+    assert (hottest["share_at_least"], hottest["share_at_most"]) == pytest.approx((0.6, 0.65))
+    assert hottest["messages"] == pytest.approx(0.6 * 300 * 60 * 30)
     (csv,) = (output / "topics.csv").glob("*.csv")
     assert pa.csv.read_csv(csv)["topic"].to_pylist() == [first["topic"], second["topic"]]
     page = (output / "report.html").read_text()

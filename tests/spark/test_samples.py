@@ -35,6 +35,10 @@ BROKEN_SAMPLES: list[dict[str, Any]] = [
     {"parts": [-1] * 32},
     {"parts": None},
     {"parts": 7},
+    {"hotKeys": {"seen": -1, "error": 0, "counts": {}}},
+    {"hotKeys": {"seen": 1, "error": 0, "counts": {"k": -1}}},
+    {"hotKeys": {"seen": 1, "error": 0}},
+    {"hotKeys": {"seen": 1, "error": 0, "counts": {str(number): 1 for number in range(65)}}},
 ]
 UNREADABLE = [
     b"",
@@ -66,10 +70,16 @@ def test_every_sample_is_a_row(session: SparkSession) -> None:
     head = {"segment_id": 0, "node": "n", "sequence": 3, "at_ms": 9000, "complete": True}
     found = rows_of(session, [message(GOOD, {**GOOD, "segmentId": 1}), message()])
     assert found == [
-        {**head, "offset": 0, **GOOD},
-        {**head, "offset": 0, **GOOD, "segmentId": 1},
-        {**head, "offset": 1, **dict.fromkeys(GOOD)},
+        {**head, "offset": 0, **GOOD, "hotKeys": None},
+        {**head, "offset": 0, **GOOD, "segmentId": 1, "hotKeys": None},
+        {**head, "offset": 1, **dict.fromkeys(GOOD), "hotKeys": None},
     ]
+
+
+def test_hot_keys_are_read(session: SparkSession) -> None:
+    keys = {"seen": 9, "error": 1, "counts": {"a": 5, "ß": 2}}
+    (row,) = rows_of(session, [message({**GOOD, "hotKeys": keys})])
+    assert row["hotKeys"].asDict() == keys
 
 
 def test_a_sample_that_breaks_a_rule_leaves_its_message_as_a_mark(session: SparkSession) -> None:

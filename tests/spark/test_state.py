@@ -258,3 +258,18 @@ def test_the_threshold_of_a_job_is_the_installations() -> None:
     assert parse_options([], {}).change_threshold == 0.25
     assert parse_options([], {name: "10%"}).change_threshold == 0.1
     assert parse_options(["--change-threshold", "0.5"], {name: "10%"}).change_threshold == 0.5
+
+
+def test_hot_keys_of_a_minute_are_those_of_its_samples() -> None:
+    state = LoadState()
+    minutes = []
+    for second in range(1, 123):
+        keys = {"seen": 10, "error": 1, "counts": {"hot": 6, f"cold{second % 30}": 2}}
+        minute_ms = minute_of(START_MS)
+        update = one(state, minute_ms + second * 1000, second, hotKeys=keys if second % 2 else None)
+        minutes += update.minutes
+    first = minutes[0]
+    assert (first["keysSeen"], first["minuteMs"]) == (300, minute_of(START_MS))
+    counts = {each["key"]: each["count"] for each in first["hotKeys"]}
+    assert counts["hot"] <= 6 * 30 <= counts["hot"] + first["keysError"]
+    assert len(counts) <= 16
