@@ -42,6 +42,8 @@ class DeadLetters:
         self._source, self._subscription = source, subscription
         self._producer: Producer | None = None
         self._connecting = asyncio.Lock()
+        self._attempts = 0
+        self._refusal: Exception | None = None
         self._ended = asyncio.Event()
 
     async def bury(self, message: QueueMessage) -> bool:
@@ -108,10 +110,24 @@ class DeadLetters:
         }
 
     async def _connected(self) -> Producer:
+        """Connect if need be; those that waited while an attempt failed share its outcome."""
+        attempts = self._attempts
         async with self._connecting:
             if self._producer is None:
-                self._producer = await self._open()
+                if self._refusal is not None and attempts < self._attempts:
+                    raise self._refusal
+                self._producer = await self._attempt()
             return self._producer
+
+    async def _attempt(self) -> Producer:
+        self._attempts += 1
+        try:
+            producer = await self._open()
+        except Exception as error:
+            self._refusal = error
+            raise
+        self._refusal = None
+        return producer
 
     async def _open(self) -> Producer:
         producer = Producer(self._url, self.topic, self._token)

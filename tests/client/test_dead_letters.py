@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from scalable.client import Admin, Producer, QueueConsumer
-from scalable.client.dead_letters import default_topic
-from scalable.domain.errors import InvalidName
+from scalable.client.batches import MessageId
+from scalable.client.dead_letters import DeadLetters, default_topic
+from scalable.client.queue_inbox import QueueMessage
+from scalable.domain.errors import Forbidden, InvalidName
 from scalable.domain.names import TopicName
 from tests.client.proxy import Relay
 from tests.client.test_consumer import fill
@@ -135,6 +137,27 @@ async def created(admin: Admin, topic: str) -> str:
     """A topic, once it is there."""
     await until(lambda: topic in admin.list_topics("public/default"))
     return topic
+
+
+class Refused(DeadLetters):
+    """Dead letters to a topic that this client may not produce to; it ends with the first attempt."""
+
+    opened = 0
+
+    async def _open(self) -> Producer:
+        self.opened += 1
+        self.end()
+        await asyncio.sleep(0)  # the others come meanwhile
+        raise Forbidden(role="reader", right="produce")
+
+
+async def test_many_dead_letters_that_cannot_be_stored_are_one_attempt() -> None:
+    """A handshake for each of some hundreds, again and again, would be a burden to the node."""
+    source = TopicName("public", "default", "source")
+    letters = Refused("http://node", "token", source, source=source, subscription="s")
+    message = QueueMessage(source, None, b"", MessageId(0, 0, 0), 0, 0, {}, deliveries=2, incarnation=0)
+    stored = await asyncio.gather(*(letters.bury(message) for _ in range(50)))
+    assert (set(stored), letters.opened) == ({False}, 1)
 
 
 def test_the_name_of_a_dead_letter_topic_must_fit() -> None:
