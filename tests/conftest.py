@@ -20,6 +20,7 @@ __all__ = ["external_database", "external_port"]
 
 SANDBOX = pytest.StashKey[Sandbox]()
 FAILED = pytest.StashKey[bool]()
+PATIENCE, PATIENCE_MS = "SCALABLE_IDLE_TRANSACTION_TIMEOUT_MS", "300000"
 
 # A loaded machine is no failure of a property.
 hypothesis.settings.register_profile("product", deadline=None)
@@ -41,10 +42,14 @@ def pytest_configure(config: pytest.Config) -> None:
         environment = {}
     else:
         config.stash[SANDBOX] = sandbox
-    os.environ.update(environment, DJANGO_SETTINGS_MODULE="scalable.settings")
+    # A test may stand still within its transaction for as long as a loaded machine lets it.
+    settings_alone = {"DJANGO_SETTINGS_MODULE": "scalable.settings", PATIENCE: PATIENCE_MS}
+    os.environ.update(environment, **settings_alone)
     django.setup()
-    # An xdist worker that finds it in its environment would load the settings before this function runs.
-    del os.environ["DJANGO_SETTINGS_MODULE"]
+    # An xdist worker that finds the module's name in its environment would load the settings before this
+    # function runs, and processes of the product keep the patience that they have.
+    for name in settings_alone:
+        del os.environ[name]
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
