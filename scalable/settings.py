@@ -328,6 +328,7 @@ LOGGING = {
     "loggers": {
         # A line for each beat of the clock would bury everything else.
         **{name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},
+        "uvicorn": {"handlers": [], "propagate": True},  # its own would write lines of another form
         "uvicorn.error": {"filters": ["without_query"]},
     },
 }

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from scalable import trace
 from scalable.api.doors import Door
 from scalable.api.errors import AUTHENTICATE_HEADER
+from scalable.api.observing import ACTOR
 from scalable.api.rates import rates
 from scalable.domain.access import Scope, Subject
 from scalable.domain.errors import Unauthenticated
@@ -82,6 +83,7 @@ class HasRight(BasePermission):
         if door is None:
             raise MethodNotAllowed(str(request.method))
         trace.name_actor(subject.role)
+        getattr(request._request, "scope", {})[ACTOR] = subject.role
         access.require(subject=subject, right=door.right, scope=Scope.of_path(view.kwargs, door.level))
         return True
 

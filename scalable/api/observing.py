@@ -25,6 +25,8 @@ Application = Callable[[Any, Receive, Send], Awaitable[None]]
 
 DOOR = "scalable.door"
 """Where a view leaves the route that led to it, in the scope of its request."""
+ACTOR = "scalable.actor"
+"""Where a door leaves whoever asks, for the line of the request: views run in a context of their own."""
 OTHER = "other"
 REQUEST_ID_HEADER = b"x-request-id"
 SOCKETS = frozenset({"lookup", "topics", "produce", "consume", "queue", "controller"})
@@ -79,14 +81,15 @@ class _Request:
         metrics.REQUEST_SECONDS.labels(method, door).observe(seconds)
         quiet = method in {"GET", "HEAD"} and self._status < 400
         text = "%s %s %s in %.1f ms"
-        logger.log(
-            logging.DEBUG if quiet else logging.INFO,
-            text,
-            self._scope["method"],
-            shown(self._scope["path"]),
-            self._status,
-            seconds * 1000,
-        )
+        with trace.about(actor=str(self._scope.get(ACTOR, ""))):
+            logger.log(
+                logging.DEBUG if quiet else logging.INFO,
+                text,
+                self._scope["method"],
+                shown(self._scope["path"]),
+                self._status,
+                seconds * 1000,
+            )
 
 
 class _Socket:

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import httpx
@@ -14,13 +15,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pythonjsonlogger.json import JsonFormatter
 
+from launch.process import ManagedProcess
 from scalable import trace
 from scalable.api.executor import ServiceExecutor
 from scalable.api.observing import SOCKETS, Observed, request_id_of, shown
 from scalable.api.sockets.routing import doors
 from scalable.client import Admin, Endpoint, Producer, TopologyWatch
 from scalable.domain.names import TopicName
-from tests.processes import LiveNode
+from tests.faults.waiting import until
+from tests.processes import LiveNode, ProcessFactory
 
 TOPIC = "topic://public/default/observed"
 
@@ -147,3 +150,37 @@ def test_a_path_is_one_line_of_the_log_and_all_of_it(path: str) -> None:
     assert shown(path).isascii()
     assert shown(path).isprintable()
     assert shown("/topics/größe") == "/topics/größe"
+
+
+def lines_of(process: ManagedProcess) -> list[dict[str, Any]]:
+    """The lines of a log, each of which is an object; Celery alone greets in its own way."""
+    lines = process.log.path.read_text().splitlines()
+    return [
+        json.loads(line) for line in lines if "worker" not in process.log.path.name or line.startswith("{")
+    ]
+
+
+@pytest.mark.slow
+def test_every_line_of_a_node_and_a_worker_is_an_object_and_says_what_it_is_about(
+    processes: ProcessFactory,
+) -> None:
+    node = processes.node(SCALABLE_LOG_FORMAT="json")
+    worker = processes.worker(SCALABLE_LOG_FORMAT="json")
+    with Admin(node.url, node.admin_token) as admin:
+        admin.create_topic("topic://public/default/lines")
+        admin.split("topic://public/default/lines", 0)
+        done = admin.operations("topic://public/default/lines")[0]["operationId"]
+    named = f"/operations/{done}"
+    for headers, role in ((node.headers, "admin"), ({}, "")):
+        httpx.post(f"{node.url}/admin/v2/scalable/public/default/lines{named}/abort", headers=headers)
+        until(partial(has_asked, node, named, role), what=f"the line of {role}")
+    until(lambda: done in {line["operation_id"] for line in lines_of(worker)}, what="the operation's line")
+
+
+def has_asked(node: LiveNode, path: str, role: str) -> bool:
+    """Tell whether the log says that a role asked for a path, and in which request."""
+    return any(
+        path in line["message"] and line["actor"] == role and line["request_id"]
+        for line in lines_of(node.process)
+        if line["name"] == "scalable.access"
+    )
