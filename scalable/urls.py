@@ -34,7 +34,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 
 handler400 = errors.bad_request
 handler403 = "webui.views.forbidden"
-handler404 = errors.unknown_path
+handler404 = pages.unknown
 handler500 = pages.failed
 urlpatterns: list[URLPattern | URLResolver] = [
     path("livez", livez, name="livez"),

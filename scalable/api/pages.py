@@ -1,11 +1,13 @@
 """Who may see which page of the dashboard; what a page shows comes from doors that check for themselves."""
 
+import json
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
 from django.template.loader import render_to_string
 
 from scalable.api import errors
@@ -76,6 +78,17 @@ def failed(request: HttpRequest) -> HttpResponse:
     answer = HttpResponse(page, status=status, headers=headers)
     answer["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
     return answer
+
+
+def unknown(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer a path where nothing is: a person with a page, a program as REST does (Django's handler404)."""
+    answer = errors.unknown_path(request, exception)
+    if "text/html" not in request.headers.get("Accept", ""):
+        return answer
+    reason = json.loads(answer.content)["reason"]
+    page = render(request, "webui/unknown.html", {"reason": reason}, status=answer.status_code)
+    page["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+    return page
 
 
 def _check_query(request: HttpRequest) -> None:

@@ -1,6 +1,7 @@
 """What is shown is brought up to date in place: as if made afresh, but what stays is the same element."""
 
 import random
+from typing import Any
 
 from tests.browser.conftest import Console
 
@@ -40,14 +41,14 @@ STILL = """() => { const { row, shape } = window.kept;
   return { row: row.isConnected, shape: shape.isConnected, role: document.activeElement.dataset.role,
     selected: document.getSelection().toString() }; }"""
 
-Made = list[object]
+Made = list[Any]
 
 
 def nodes(chance: random.Random, depth: int = 0) -> list[Made]:
     """Make children at random: some with keys, each key once, some without, some text."""
     keys = chance.sample("abcdef", chance.randint(0, 5))
-    keyed = [[key, chance.choice(("p", "p", "p", "b")), chance.choice("xyz"), []] for key in keys]
-    others = [
+    keyed: list[Made] = [[key, chance.choice(("p", "p", "p", "b")), chance.choice("xyz"), []] for key in keys]
+    others: list[Made] = [
         [None, chance.choice(("p", "i", None)), chance.choice("xyz"), []] for _ in range(chance.randint(0, 3))
     ]
     made = keyed + others

@@ -110,7 +110,7 @@ function topics(node) {
   const table = element("table", { class: "list inner" },
     element("thead", {}, element("tr", {}, element("th", {}, "Topic led"), element("th", { class: "number" }, "Term"), element("th", {}, "Since"))),
     element("tbody", {}, ...found.map((one) => element("tr", {},
-      element("td", {}, element("a", { href: address(one.topic) }, one.topic.replace("topic://", ""))),
+      element("td", { class: "wraps" }, element("a", { href: address(one.topic) }, one.topic.replace("topic://", ""))),
       element("td", { class: "number" }, String(one.term)),
       element("td", {}, one.sinceMs == null ? "–" : `${moment(one.sinceMs)}, for ${duration(Date.now() - one.sinceMs)}`)))));
   return from || found.length === LED_PAGE ? [table, turner(node, from, found.length)] : [table];

@@ -225,7 +225,7 @@ function decisionParts(decision) {
   const { fired, heldBy = [], margins = [], nextEligibleAtMs, flaps, refused = [] } = decision.explanation;
   const next = nextEligibleAtMs ? [element("p", { class: "note" }, `Next possible at ${clock(nextEligibleAtMs)}.`)] : [];
   return [
-    element("p", {}, element("b", {}, what), ` · ${verdict(decision)}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
+    element("p", {}, element("b", {}, what), ` · ${verdict(decision).replace(/^no change, /, "")}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
     ...(flaps ? [element("p", { class: "banner error" }, "This takes back what was done shortly before: the thresholds may be too near each other.")] : []),
     ...list("Fired", fired ? [fired] : [], margin),
     ...list("Refused", refused, (one) => one.reason),

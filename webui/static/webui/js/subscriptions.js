@@ -14,6 +14,9 @@ const COLUMNS = 6;
 
 const count = (number, noun) => `${rate(number)} ${noun}${number === 1 ? "" : "s"}`;
 
+/** Only the node that leads the topic knows who is connected; others know who is registered. */
+const SESSIONS = { CONNECTED: "connected", GRACE: "away", UNKNOWN: "registered" };
+
 /** What keeps a segment shut, in words. @param {string|number} id @param {Part} part */
 export const waiting = (id, part) =>
   `${id} waits for ${part.waitsFor.map((one) => `${one.segmentId}, ${rate(one.unackedMessages)} unacknowledged`).join("; ")}`;
@@ -21,8 +24,7 @@ export const waiting = (id, part) =>
 /** How many consumers are in which state, in words. @param {Consumer[]} consumers */
 export function attendance(consumers) {
   if (!consumers.length) return "none";
-  const words = { CONNECTED: "connected", GRACE: "away", UNKNOWN: "registered" };
-  const found = Object.entries(words).map(([state, word]) => [consumers.filter((one) => one.session === state).length, word]);
+  const found = Object.entries(SESSIONS).map(([state, word]) => [consumers.filter((one) => one.session === state).length, word]);
   const standby = consumers.filter((one) => one.standby).length;
   return [...found.filter(([number]) => number).map(([number, word]) => `${number} ${word}`), ...(standby ? [`${standby} standing by`] : [])].join(", ");
 }
@@ -177,9 +179,9 @@ function details(one) {
         element("tbody", {}, ...parts.map(([id, part]) => element("tr", {}, number(id), number(rate(part.position)), number(rate(part.endOffset)), number(rate(part.msgBacklog)),
           element("td", { class: part.waitsFor.length ? "waits" : null }, part.waitsFor.length ? waiting(id, part) : "–")))))
     : element("p", { class: "note" }, "Nothing is left to receive.");
-  const consumers = one.consumers.map((each) => element("li", {}, element("b", {}, each.consumerName), ` ${each.session.toLowerCase()}, `,
+  const consumers = one.consumers.map((each) => element("li", {}, element("b", {}, each.consumerName), ` ${SESSIONS[each.session] ?? each.session.toLowerCase()}, `,
     each.standby ? "standing by" : each.segmentIds.length ? `reads ${each.segmentIds.map((id) => share(each, id, one.segments[id])).join(", ")}` : "waits to take over"));
-  return element("div", { class: "beside" }, element("div", { class: "scroll" }, segments), element("ul", { class: "guards" }, ...consumers));
+  return element("div", { class: "beside" }, element("div", { class: "scroll bounded" }, segments), element("ul", { class: "guards" }, ...consumers));
 }
 
 /** A segment that a consumer reads, with the entry buckets that it has of it, unless it has them all. */

@@ -58,7 +58,7 @@ function onTopic(next) {
 function onState(state, text) {
   const place = document.getElementById("live");
   place.className = `state ${state}`;
-  place.textContent = text;
+  place.textContent = state === "gone" ? "stopped" : text;
   const banner = document.getElementById("banner");
   banner.hidden = state === "live";
   const lost = topic ? "The connection is lost; what you see is old." : "The node does not answer.";
