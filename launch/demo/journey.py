@@ -19,8 +19,8 @@ from scalable.domain.errors import TopicNotFound
 SUBSCRIPTION = "demo"
 PACE_SECONDS = 0.02
 LONGEST_CATCH_UP_SECONDS = 0.2
-PIPELINE_SECONDS = 180.0
-MERGE_SECONDS = 90.0
+PIPELINE_SECONDS = 360.0
+MERGE_SECONDS = 180.0
 STALL_SECONDS = 60.0
 MAP_SECONDS = 24 * 3600
 """How long segments stay on the map of the topic after they were sealed."""

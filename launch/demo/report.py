@@ -18,7 +18,7 @@ def result_of(journey: Journey) -> dict[str, Any]:
     return {
         "produced": audit.produced,
         "consumed": audit.consumed,
-        "lost": audit.lost,
+        "lost": max(0, journey.sent - audit.distinct),  # what was not sent before an untimely end is not lost
         "duplicated": audit.duplicated,
         "out_of_order": audit.out_of_order,
         "splits": sight.splits,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from launch.data_directory import RunningServices
 from launch.demo import DEFAULT_EVENTS, parse
 from launch.demo.audit import Audit
 from launch.demo.display import counted
 from launch.demo.events import Event
 from launch.demo.flights import TOTAL_FLIGHTS, read_flights
+from launch.demo.journey import Journey
 from launch.demo.observer import Sight
 from launch.demo.plan import SMALL_RUN_EVENTS, SPLITS_WANTED, plan_for
+from launch.demo.report import result_of
 from launch.demo.streams import STREAMS, Stream
 from launch.demo.weather import TOTAL_OBSERVATIONS, read_weather
 from scalable.domain.keyspace import key_hash, segment_hash
@@ -96,6 +100,16 @@ def audited(*numbers: int, key: str | None = "k", events: int = 3) -> Audit:
     for number in numbers:
         audit.note_consumed(key, number)
     return audit
+
+
+async def test_what_an_untimely_end_left_unsent_is_not_lost() -> None:
+    services = RunningServices(
+        urls=("http://127.0.0.1:1",), data_directory=Path(), admin_token="t", system_token="t"
+    )
+    journey = Journey(plan_for(60, STREAMS["flights"]), services)
+    journey.sent = 3
+    journey.audit.note_consumed("k", 0)
+    assert result_of(journey)["lost"] == 2
 
 
 def test_the_books_notice_what_is_lost_doubled_or_out_of_order() -> None:
