@@ -83,6 +83,24 @@ def level(setup: Setup, rate: float) -> Series:
     return np.full(len(synthetic.clock(24, setup)), rate)
 
 
+def points(setup: Setup, kind: str) -> Series:
+    """Bridge points that are five minutes apart, as most recorded traces are, for two days.
+
+    Of the kind `log-normal` each is drawn by itself about 80,000; of `spikes` they lie about 60,000, but every
+    hour or so one is four to eight times as high; of `on-off` they stay high or low for an hour or so.
+    """
+    chance, count = np.random.default_rng(300), round(48 * synthetic.HOUR / 300)
+    level = 60_000 * (1 + 0.1 * chance.uniform(-1, 1, count))
+    turns = chance.random(count) < 1 / 12
+    values = {
+        "log-normal": 80_000 * np.exp(0.8 * chance.standard_normal(count)),
+        "spikes": level * np.where(turns, chance.uniform(4, 8, count), 1.0),
+        "on-off": level * np.where(np.cumsum(turns) % 2, 5.0, 0.5),
+    }[kind]
+    load: Series = np.interp(synthetic.clock(48, setup), np.arange(count) * 300.0, values)
+    return np.minimum(load, setup.cap_rate)
+
+
 WINDOWS: dict[str, Callable[[Setup], Series]] = {
     **{
         f"AMZN, week {number}": partial(part, name=AMZN, days=(7.0 * number - 7, 7.0 * number))
@@ -116,6 +134,7 @@ WINDOWS: dict[str, Callable[[Setup], Series]] = {
         with_noise, load=partial(level, rate=CAPACITY_OF_EIGHT), share=0.2
     ),
     "level of 200,000": partial(level, rate=200_000),
+    **{f"points, {kind}": partial(points, kind=kind) for kind in ("log-normal", "spikes", "on-off")},
     **synthetic.SHAPES,
 }
 """By name; what a policy is checked by once its constants are chosen."""

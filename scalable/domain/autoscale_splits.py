@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from heapq import heapify, heappop, heappush
 from math import ceil
 
 from scalable.domain.autoscale_cuts import balanced_cuts, even_cuts
 from scalable.domain.autoscale_isolation import isolating_wishes
-from scalable.domain.autoscale_view import View, ids_of, metric_name
+from scalable.domain.autoscale_view import View, ids_of, metric_name, ratio
 from scalable.domain.decision import CONSUMER_RULE, Guard, GuardCode, Margin, Split, Wish
 from scalable.domain.layout import Segment
 
@@ -40,18 +41,22 @@ def load_wishes(view: View) -> list[Wish]:
     hot = [each for each in view.known if view.scores[each.segment_id] > 1 or each.segment_id in dominated]
     if not hot:
         return []
+    hot += [each for each in view.known if each not in hot and _will_be_hot(view, each)]
     hot.sort(key=lambda segment: (-view.scores[segment.segment_id], segment.segment_id))
     wide = list(_wide(hot))
     margin = load_margin(view, (wide or hot)[0])
     if not wide:
         return _guarded(view, margin.rule, [_too_narrow(margin, hot)])
     isolating = [dominated[each.segment_id] for each in wide if each.segment_id in dominated]
-    others = [
-        (each, _children(view, each), load_margin(view, each))
-        for each in wide
-        if each.segment_id not in dominated
-    ]
+    shared = _allotted(view, [each for each in wide if each.segment_id not in dominated])
+    others = [(each, children, load_margin(view, each)) for each, children in shared]
     return _guarded(view, margin.rule, [*isolating, *_splits(view, others)])
+
+
+def _will_be_hot(view: View, segment: Segment) -> bool:
+    """Tell whether a segment is above a threshold before the cooldown of a split that is made now is over."""
+    demand = view.demand_ahead(segment.segment_id, view.policy.split_cooldown_seconds)
+    return ratio(demand, view.split_limits) > 1
 
 
 def _wide(segments: Iterable[Segment]) -> Iterator[Segment]:
@@ -61,13 +66,39 @@ def _wide(segments: Iterable[Segment]) -> Iterator[Segment]:
 def _children(view: View, segment: Segment) -> int:
     """Give into how many a hot segment is cut, so that none carries more than the target share.
 
+    With a look-ahead it is the load at the end of the cooldown that counts: until then nothing is split.
     It is a power of two: segments that are equal stay so, and none is left twice as full as the others when
     the topic comes to its cap.
     """
+    demand = view.demand_ahead(segment.segment_id, view.policy.split_cooldown_seconds)
     wanted = ceil(
-        min(view.scores[segment.segment_id] / view.policy.split_target_share, segment.hash_range.size)
+        min(ratio(demand, view.split_limits) / view.policy.split_target_share, segment.hash_range.size)
     )
     return max(2, min(1 << (wanted - 1).bit_length(), view.policy.max_split_children))
+
+
+def _allotted(view: View, hot: Sequence[Segment]) -> list[tuple[Segment, int]]:
+    """Give hot segments their numbers of children; where there is no room for all, as fairly as may be.
+
+    Whichever has most load for each child is doubled, as long as that fits, so that none is left much fuller
+    than the others when the topic comes to its cap. Those for which there is no room come last.
+    """
+    room = view.policy.max_segments - len(view.active)
+    wanted = {each.segment_id: _children(view, each) for each in hot}
+    if len(hot) == 1 or sum(wanted.values()) - len(hot) <= room:
+        return [(each, wanted[each.segment_id]) for each in hot]
+    found = dict.fromkeys(wanted, 1)
+    fullest = [(-view.scores[segment_id], segment_id) for segment_id in wanted]
+    heapify(fullest)
+    while fullest:
+        _, segment_id = heappop(fullest)
+        more = min(2 * found[segment_id], wanted[segment_id]) - found[segment_id]
+        if 0 < more <= room:
+            room -= more
+            found[segment_id] += more
+            heappush(fullest, (view.scores[segment_id] / -found[segment_id], segment_id))
+    given = [(each, found[each.segment_id]) for each in hot]
+    return sorted(given, key=lambda each: each[1] == 1)
 
 
 def _splits(view: View, wanted: Iterable[tuple[Segment, int, Margin]]) -> list[Wish]:
@@ -75,7 +106,7 @@ def _splits(view: View, wanted: Iterable[tuple[Segment, int, Margin]]) -> list[W
     room = view.policy.max_segments - len(view.active)
     wishes = []
     for segment, children, margin in wanted:
-        children = min(children, max(room, 1) + 1)
+        children = min(max(children, 2), max(room, 1) + 1)
         room -= children - 1
         cuts, detail = _cuts(view, segment, children)
         fitted = replace(margin, segment_ids=(segment.segment_id,), detail=margin.detail or detail)

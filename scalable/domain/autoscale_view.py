@@ -90,6 +90,14 @@ class View:
             return rates
         return highest(rates, trend.ahead(self.policy.look_ahead_seconds).values)
 
+    def demand_ahead(self, segment_id: int, seconds: float) -> Rates:
+        """Give what a known segment is taken to carry so much later, where the policy looks ahead at all."""
+        demand = self.demand[segment_id]
+        trend = self.snapshot.trends.get(segment_id) if self.policy.look_ahead_seconds else None
+        return (
+            highest(demand, trend.ahead(self.policy.look_ahead_seconds + seconds).values) if trend else demand
+        )
+
     def with_peak(self, segment_id: int) -> Rates:
         """Give what a merge counts a known segment with: its demand, or the peak that was not long ago."""
         demand = self.demand[segment_id]

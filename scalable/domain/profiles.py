@@ -21,7 +21,7 @@ RECOMMENDED: Mapping[str, Any] = {
     "maxDagDepth": 1_000,
     "maxActionsPerTick": 64,
     "maxSplitChildren": 16,
-    "splitTargetShare": 0.75,
+    "splitTargetShare": 1.0,
     "loadBalancedSplit": True,
     "isolateDominantKey": True,
     "lookAheadSeconds": 20,

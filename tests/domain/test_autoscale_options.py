@@ -148,6 +148,41 @@ def test_a_peak_that_was_not_long_ago_holds_a_merge_back_until_it_is() -> None:
     assert decide(snapshot(2, policy=policy, peaks=low), NOW_MS).action == Merge((0, 1))
 
 
+def test_a_split_provides_for_the_cooldown_that_it_begins() -> None:
+    """It is as wide as the load at its end asks for, and takes along what would be hot by then."""
+    policy = {
+        "lookAheadSeconds": 20,
+        "splitCooldownSeconds": 100,
+        "splitTargetShare": 1,
+        "maxSplitChildren": 16,
+        "maxActionsPerTick": 4,
+    }
+    loads = {0: load(9_900), 1: load(5_000), 2: load(5_000), 3: load(9_000)}
+    slopes = {0: 150.0, 1: 50.0, 2: 20.0, 3: 0.0}
+    trends = {key: Trend(loads[key].rates, (slope, 0.0, 0.0, 0.0)) for key, slope in slopes.items()}
+    actions = decide(snapshot(4, loads, policy, trends=trends), NOW_MS).actions
+    assert [(each.segment_ids, len(each.cuts)) for each in actions if isinstance(each, Split)] == [
+        ((0,), 3),
+        ((1,), 0),
+    ]
+    later = {**policy, "lookAheadSeconds": 0}
+    assert decide(snapshot(4, loads, later, trends=trends), NOW_MS).action is None
+
+
+@pytest.mark.parametrize(
+    ("room", "children"), [(2, [2, 2, 2]), (3, [2, 2, 2]), (5, [4, 2, 2]), (7, [4, 4, 2]), (99, [8, 8, 8])]
+)
+def test_where_there_is_no_room_for_all_the_fullest_children_are_halved_first(
+    room: int, children: list[int]
+) -> None:
+    """A split too many is left out; it comes last."""
+    loads = {0: load(60_000), 1: load(50_000), 2: load(42_000)}
+    policy = {"maxSegments": 3 + room, "maxSplitChildren": 8, "splitTargetShare": 1, "maxActionsPerTick": 9}
+    decision = decide(snapshot(3, loads, policy), NOW_MS)
+    found = [max(2, len(each.cuts) + 1) for each in decision.actions if isinstance(each, Split)]
+    assert found == children[: 2 if room == 2 else 3]
+
+
 ALONE = {"isolateDominantKey": True, "mergeTargetShare": 0.9, "mergeWindowSeconds": 0, "minSegments": 1}
 
 
