@@ -187,7 +187,8 @@ def run(session: SparkSession, options: argparse.Namespace) -> Result:
     )
     candidates = candidates_of(options.profile or RULES, options.policy)
     results = replay_topics(rows, candidates, setup).cache()
-    ordered = results.coalesce(1).sortWithinPartitions("topic", "policy")
+    # Not coalesced: one task would then play all the topics.
+    ordered = results.repartition(1).sortWithinPartitions("topic", "policy")
     output = options.into or f"{options.output}/{options.namespace or 'all'}/{options.day}-{last}"
     ordered.write.mode("overwrite").parquet(f"{output}/results.parquet")
     ordered.write.mode("overwrite").csv(f"{output}/results.csv", header=True)
