@@ -132,7 +132,8 @@ class Scene:
         unowned = Ownership(generation=subscription.subscription_id * GENERATIONS_PER_SUBSCRIPTION)
         keys = units_of(self.layout, self.layout.segments, key_shared=subscription.key_shared)
         owned = {key: rows.owned.get(key, unowned) for key in keys}
-        return Ownerships(owned, rows.drained & self.layout.segments.keys())
+        # With `&` it would be a set that `|=` changes in place, as if it were known already.
+        return Ownerships(owned, rows.drained.intersection(self.layout.segments))
 
     def acknowledged(self, subscription: SubscriptionView) -> frozenset[int]:
         """Give the sealed segments all of whose cursors stand at their end."""
