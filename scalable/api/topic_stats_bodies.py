@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from scalable.api.serializers import EffectivePolicyBody, LoadsBody
+from scalable.api.load_bodies import LoadsBody
+from scalable.api.serializers import EffectivePolicyBody
 from scalable.api.subscription_bodies import TopicStatsBody
 from scalable.domain.policy import EffectivePolicy
 from scalable.services.loads import TopicLoads

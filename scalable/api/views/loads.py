@@ -4,7 +4,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from scalable.api.doors import Door
-from scalable.api.serializers import (
+from scalable.api.load_bodies import (
     LoadReportBody,
     LoadsBody,
     ReportOutcomeBody,
