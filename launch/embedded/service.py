@@ -29,5 +29,5 @@ def private_file(path: Path, text: str) -> None:
 def kept_secret(path: Path) -> str:
     """Return the secret kept in `path`, made at the first call."""
     if not path.exists():
-        private_file(path, secrets.token_urlsafe(32))
+        private_file(path, secrets.token_urlsafe(48))  # Django warns of less than 50 characters
     return path.read_text()

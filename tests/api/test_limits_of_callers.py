@@ -14,6 +14,7 @@ from django.core.checks import registry
 from django.test import Client
 from pytest_django.fixtures import Settings
 
+from launch.embedded.service import kept_secret
 from launch.sandbox import LiveNode, ProcessFactory
 from scalable.api import deployment
 from scalable.api.pages import OPEN, RIGHTS
@@ -265,11 +266,12 @@ def check_deployment(**environment: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_production_settings_pass_the_deployment_check(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text(PRODUCTION["SCALABLE_SECRET_KEY"] + "\n")
-    secret.chmod(0o600)
-    given = {name: value for name, value in PRODUCTION.items() if name != "SCALABLE_SECRET_KEY"}
-    checked = check_deployment(**given, SCALABLE_SECRET_KEY_FILE=str(secret))
+    """With the secrets that `./run` makes."""
+    files = {name: tmp_path / name for name in ("SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET")}
+    for file in files.values():
+        kept_secret(file)
+    given = {name: value for name, value in PRODUCTION.items() if name not in files}
+    checked = check_deployment(**given, **{f"{name}_FILE": str(file) for name, file in files.items()})
     assert checked.returncode == 0, checked.stderr
     assert "no issues" in checked.stdout
 
