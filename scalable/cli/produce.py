@@ -63,11 +63,22 @@ def produce(
     common = properties_of(properties)
     given = (Outgoing(key, message.encode(), common) for message in messages)
     read = _read(source, json_lines, key_separator, key, common) if source else given
-    outgoing = [each for each in read for _ in range(repeat)] if messages else read
+    outgoing = (each for each in read for _ in range(repeat))
     producer = Producer(session.url, topic, session.token, name=name, compression=compression)
-    total = len(messages) * repeat if messages else None
+    lines = _count_lines(source) if source else len(messages)
+    total = None if lines is None else lines * repeat
     count = asyncio.run(_send(session, producer, outgoing, total))
     session.output.done(f"sent {count} to {topic}", topic=str(topic), sent=count)
+
+
+def _count_lines(source: IO[str]) -> int | None:
+    """Count what there is to send, for the progress bar; None where it can be read only once."""
+    if not source.seekable():
+        return None
+    begin = source.tell()
+    count = sum(1 for _ in source)
+    source.seek(begin)
+    return count
 
 
 def _read(

@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -200,6 +202,31 @@ def test_lines_are_sent_and_read_back(
     ]
     left = command("-o", "json", "subscriptions", "get", topic, "-s", "reader")
     assert left.body["msgBacklog"] == 0
+
+
+def test_a_terminal_shows_how_much_of_a_file_is_sent(command: Command, topic: str, tmp_path: Path) -> None:
+    source = tmp_path / "lines"
+    source.write_text("one\ntwo\n")
+    leader, terminal = os.openpty()
+    run = [sys.executable, "-m", "scalable.cli", "produce", topic, "-f", str(source), "--repeat", "3"]
+    with ThreadPoolExecutor(1) as threads:
+        shown = threads.submit(_read_to_the_end, leader)
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+        subprocess.run(run, env=environment, cwd=ROOT, stderr=terminal, timeout=120, check=True)
+        os.close(terminal)
+        assert "6/6" in shown.result(60)
+    left = command("-o", "json", "consume", topic, "-s", "reader", "-n", "6")
+    assert [json.loads(line)["value"] for line in left.out.splitlines()] == ["one"] * 3 + ["two"] * 3
+
+
+def _read_to_the_end(leader: int) -> str:
+    """What a terminal showed until its last user closed it."""
+    shown = b""
+    with suppress(OSError):
+        while chunk := os.read(leader, 4096):
+            shown += chunk
+    os.close(leader)
+    return shown.decode()
 
 
 def test_json_lines_carry_keys_and_properties(command: Command, topic: str, tmp_path: Path) -> None:
