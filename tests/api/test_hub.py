@@ -10,7 +10,7 @@ from scalable.api.bus import keys_of
 from scalable.api.hub import RECHECK_SECONDS, Hub
 
 SOON_SECONDS = 5.0
-FOR_WORKERS = {announce.OperationRequested, announce.ConsumersChanged}
+FOR_WORKERS = {announce.OperationRequested, announce.ConsumersChanged, announce.JobRequested}
 
 
 async def test_keys_that_fire_between_two_waits_come_together() -> None:
