@@ -134,6 +134,11 @@ class Reporter:
         rows: list[dict[str, Any]] = ds.dataset(self.directory / "history").to_table().to_pylist()
         return rows
 
+    def watermark_ms(self, topic: TopicView) -> int | None:
+        """Give how far the pipeline has come, as the node tells it."""
+        known: int | None = self._get(topic, "loads")["watermarkMs"]
+        return known
+
     def _get(self, topic: TopicView, what: str) -> Any:
         path = f"{topic.name.tenant}/{topic.name.namespace}/{topic.name.name}/{what}"
         answer = httpx.get(f"{self.node.url}/admin/v2/scalable/{path}", headers=self.node.headers)

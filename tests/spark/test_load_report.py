@@ -2,6 +2,7 @@
 
 import signal
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from urllib.parse import urlsplit
@@ -10,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from launch.services import web_spec
+from scalable.domain.decision import GuardCode
 from scalable.domain.load import SegmentRates, is_material
+from scalable.services import autoscaling
 from scalable.services.topics import TopicView
 from tests.processes import LiveNode, ProcessFactory
 from tests.spark.cluster import Cluster
@@ -91,16 +94,40 @@ def test_loads_and_tiles_are_the_oracles(session: SparkSession, reporter: Report
         query.stop()
 
 
-def test_a_query_that_was_stopped_goes_on_with_its_state(
+def unknown_load(topic: TopicView, *, window_seconds: float) -> str | None:
+    """What the autoscaler says of loads that it does not know; None when it knows them."""
+    decision, _ = autoscaling.preview_decision(
+        name=topic.name, override={"rateWindowSeconds": window_seconds}
+    )
+    return next((guard.detail for guard in decision.held_by if guard.code is GuardCode.LOAD_UNKNOWN), None)
+
+
+def test_while_spark_is_down_samples_wait_and_the_autoscaler_says_since_when(
     session: SparkSession, reporter: Reporter, topic: TopicView
 ) -> None:
     messages = recent_messages(topic, seed=3)
-    for part in (messages[:150], messages[150:]):
-        reporter.publish(part)
-        query = reporter.start_in(session)
-        query.processAllAvailable()
-        query.stop()
+    before, meanwhile = messages[:150], messages[150:]
+    assert unknown_load(topic, window_seconds=10) == "no load pipeline has reported yet"
+    run_until_done(session, reporter, before)
+    stopped_at_ms = expected_watermark(before)
+    reporter.publish(meanwhile)
+    since = datetime.fromtimestamp(stopped_at_ms / 1000 + 3 * 10, UTC)
+    assert unknown_load(topic, window_seconds=10) == f"since {since.isoformat(timespec='seconds')}"
+    assert reporter.watermark_ms(topic) == stopped_at_ms
+    run_until_done(session, reporter, [])
+    assert reporter.watermark_ms(topic) == expected_watermark(messages)
+    assert unknown_load(topic, window_seconds=3_600) is None
     check(reporter, topic, messages)
+
+
+def run_until_done(session: SparkSession, reporter: Reporter, messages: list[Message]) -> None:
+    """Let Spark run until it has read everything."""
+    reporter.publish(messages)
+    query = reporter.start_in(session)
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
 
 
 def test_a_killed_job_resumes_and_counts_nothing_twice(

@@ -1,6 +1,5 @@
-"""Batch jobs that a worker starts: they run as processes, and tell how they ended."""
+"""Batch jobs that a worker does: they run as processes, and their rows tell how they ended."""
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,10 +7,17 @@ import pytest
 from pytest_django import Settings
 
 from launch.java import java_environment
+from scalable.domain.jobs import JobKind, JobState
+from scalable.services import jobs as services
 from tasks import jobs, spark_jobs
 from tests.spark.recorded import DAY, minute, record
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.timeout(1_200),  # two jobs, on a machine that is ten times slower
+    pytest.mark.django_db(transaction=True),
+]
 
 
 @pytest.fixture
@@ -26,26 +32,39 @@ def data(tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch) ->
     return tmp_path
 
 
-def status(data: Path, job: str) -> dict[str, object]:
-    """Give what a job left in its status file."""
-    found: dict[str, object] = json.loads((data / "spark" / "jobs" / f"{job}.json").read_text())
-    return found
-
-
 def test_the_daily_task_compacts_and_reports(data: Path) -> None:
     rows = [minute("public/default/a", 0, number, 10.0) for number in range(4)]
     record(spark_jobs.history(), rows[:2], rows[2:])
     jobs.daily_load_report()
     assert datetime.now(UTC).date() > DAY
-    assert status(data, "compact")["result"] == {"days": 1, "files": 2}
-    assert status(data, "daily_report")["state"] == "SUCCEEDED"
+    report, compaction = services.list_jobs(kind=None, state=None, limit=10, offset=0)
+    assert {report.state, compaction.state} == {JobState.SUCCEEDED}, (report, compaction)
+    assert {report.actor, compaction.actor} == {"beat"}
+    assert compaction.result == {"days": 1, "files": 2}
+    assert services.read_file(job_id=report.job_id, file="report.html").startswith(b"<!doctype html>")
 
 
 def test_a_job_that_fails_says_why(data: Path) -> None:
-    assert spark_jobs.run("daily_report", "--history", str(data / "missing")) == 1
-    assert "missing" in str(status(data, "daily_report")["error"])
+    job = services.start_job(kind=JobKind.DAILY_REPORT, options={}, actor="test")
+    jobs.run_spark_job(job.job_id)
+    ended = services.get_job(job_id=job.job_id)
+    assert ended.state is JobState.FAILED
+    assert str(spark_jobs.history()) in ended.error
+    assert services.start_job(kind=JobKind.DAILY_REPORT, options={}, actor="test").state is JobState.QUEUED
+
+
+def test_what_forgotten_jobs_wrote_is_removed(data: Path) -> None:
+    job = services.start_job(kind=JobKind.DAILY_REPORT, options={}, actor="test")
+    kept = services.result_directory(job.job_id)
+    gone = kept.with_name("00000000-0000-4000-8000-000000000000")
+    for directory in (kept, gone):
+        directory.mkdir(parents=True)
+    jobs.sweep_spark_jobs()
+    assert kept.is_dir()
+    assert not gone.exists()
 
 
 def test_without_a_history_nothing_is_started(data: Path) -> None:
     jobs.daily_load_report()
+    assert services.list_jobs(kind=None, state=None, limit=10, offset=0) == []
     assert not (data / "spark").exists()
