@@ -86,7 +86,7 @@ def level(setup: Setup, rate: float) -> Series:
 def points(setup: Setup, kind: str) -> Series:
     """Bridge points that are five minutes apart, as most recorded traces are, for two days.
 
-    Of the kind `log-normal` each is drawn by itself about 80,000; of `spikes` they lie about 60,000, but every
+    Of the kind `log-normal` each is drawn by itself about 80,000; of `spikes` they lie about 60,000, but each
     hour or so one is four to eight times as high; of `on-off` they stay high or low for an hour or so.
     """
     chance, count = np.random.default_rng(300), round(48 * synthetic.HOUR / 300)
