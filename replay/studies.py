@@ -59,7 +59,7 @@ def comparison(setup: Setup) -> str:
 
 
 def held_out(setup: Setup) -> str:
-    """Compare all rules on windows that no constant was chosen by; the last column names what is not kept."""
+    """Compare all rules on other windows; the last column names what is not kept."""
     lines = ["| window | " + " | ".join(COMPARED) + " | above |", "|---" * (len(COMPARED) + 2) + "|"]
     for name, window in WINDOWS.items():
         load = window(setup)
