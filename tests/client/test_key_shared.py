@@ -42,9 +42,9 @@ class Sharers:
             self._grew.set()
 
     async def until(self, count: int) -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while len(self.got) < count:
-                self._grew.clear()
+        while len(self.got) < count:
+            self._grew.clear()
+            async with asyncio.timeout(PATIENCE_SECONDS):  # without any message
                 await self._grew.wait()
 
     def check(self, count: int) -> None:
