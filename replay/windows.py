@@ -1,4 +1,4 @@
-"""Loads to try rules on beside the bundled ones: other parts of those traces, some of them bent, and shapes."""
+"""Loads to try rules on beside the bundled ones: other parts of those traces, some bent, and shapes."""
 
 from __future__ import annotations
 
