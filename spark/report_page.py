@@ -61,7 +61,9 @@ def _table(rows: Rows) -> str:
 def _cell(value: object) -> str:
     if value is None:
         return "unknown"
-    return f"{value:,.2f}" if isinstance(value, float) else escape(str(value))
+    if isinstance(value, float):
+        return f"{value:,.0f}" if value.is_integer() else f"{value:,.2f}"
+    return escape(str(value))
 
 
 def draw(quarters: Rows, segment_rate: float) -> bytes:
