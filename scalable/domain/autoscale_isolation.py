@@ -23,13 +23,12 @@ def isolating_wishes(view: View) -> Iterator[tuple[int, Wish]]:
     """
     if not view.policy.isolate_dominant_key:
         return
-    whole = _whole(view)
     for segment in view.known:
         score, heat = view.scores[segment.segment_id], _heat(view, segment)
         if segment.hash_range.size == 1 or score <= ISOLATION_FLOOR or sum(heat) <= 0:
             continue
         part, rate = hottest_part(segment.hash_range, heat)
-        share = max(rate / sum(heat) if score > 1 else 0.0, rate / whole)
+        share = max(rate / sum(heat) if score > 1 else 0.0, rate / view.whole_heat)
         if share >= view.policy.dominant_key_share and part != segment.hash_range:
             split = Split(segment.segment_id, isolating_cuts(segment.hash_range, part))
             limit, ids = view.policy.dominant_key_share, (segment.segment_id,)
@@ -39,8 +38,11 @@ def isolating_wishes(view: View) -> Iterator[tuple[int, Wish]]:
 
 def would_be_isolated(view: View, run: Sequence[Segment]) -> bool:
     """Tell whether neighbours would make a segment out of which the topic's dominant key is cut again."""
-    share, whole = view.policy.dominant_key_share, _whole(view) if view.policy.isolate_dominant_key else 0.0
-    if whole <= 0 or sum(sum(_heat(view, segment)) for segment in run) < share * whole:
+    share, whole = (
+        view.policy.dominant_key_share,
+        view.whole_heat if view.policy.isolate_dominant_key else 0.0,
+    )
+    if whole <= 0 or sum(view.heat[segment.segment_id] for segment in run) < share * whole:
         return False
     together = added(view.with_peak(segment.segment_id) for segment in run)
     if ratio(together, view.split_limits) <= ISOLATION_FLOOR:
@@ -48,10 +50,6 @@ def would_be_isolated(view: View, run: Sequence[Segment]) -> bool:
     union = HashRange(run[0].hash_range.start, run[-1].hash_range.end)
     parts = union.parts(min(max(len(_heat(view, segment)) for segment in run), union.size))
     return max(sum(_load_in(view, segment, part) for segment in run) for part in parts) >= share * whole
-
-
-def _whole(view: View) -> float:
-    return sum(sum(_heat(view, segment)) for segment in view.known)
 
 
 def _heat(view: View, segment: Segment) -> Sequence[float]:

@@ -41,7 +41,8 @@ def load_wishes(view: View) -> list[Wish]:
     hot = [each for each in view.known if view.scores[each.segment_id] > 1 or each.segment_id in dominated]
     if not hot:
         return []
-    hot += [each for each in view.known if each not in hot and _will_be_hot(view, each)]
+    counted = set(ids_of(hot))
+    hot += [each for each in view.known if each.segment_id not in counted and _will_be_hot(view, each)]
     hot.sort(key=lambda segment: (-view.scores[segment.segment_id], segment.segment_id))
     wide = list(_wide(hot))
     margin = load_margin(view, (wide or hot)[0])

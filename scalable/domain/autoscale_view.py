@@ -109,6 +109,17 @@ class View:
         """Give the highest ratio of each known segment's demand to a split threshold."""
         return {segment_id: ratio(demand, self.split_limits) for segment_id, demand in self.demand.items()}
 
+    @cached_property
+    def heat(self) -> Mapping[int, float]:
+        """Give the rate in all parts of each known segment together."""
+        parts = self.snapshot.heat
+        return {each.segment_id: sum(parts.get(each.segment_id, ())) for each in self.known}
+
+    @cached_property
+    def whole_heat(self) -> float:
+        """Give the rate in all parts of all known segments."""
+        return sum(self.heat.values())
+
     def hottest_metric(self, segment_id: int) -> int:
         """Give the first of METRICS in which a known segment is nearest to its split threshold."""
         ratios = [

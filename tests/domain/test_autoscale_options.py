@@ -290,3 +290,20 @@ def test_actions_are_disjoint_legal_bounded_and_the_same_each_time(case: Snapsho
     assert len(layout.active) <= max(case.policy.max_segments, before)
     assert len(layout.active) >= min(case.policy.min_segments, before)
     assert decision.explanation["key"] == decision.key
+
+
+def test_heat_is_summed_once_however_many_runs_may_merge() -> None:
+    reads: list[int] = []
+
+    class Heat(dict[int, tuple[float, ...]]):
+        def get(self, key: int, default: Any = None) -> Any:
+            reads.append(key)
+            return super().get(key, default)
+
+    segments = range(100)
+    peaks = {each: SegmentRates(10.0, 0, 0, 0) for each in segments}
+    heat = Heat(dict.fromkeys(segments, (1.0,) * 32))
+    loads = {each: load(10) for each in segments}
+    case = snapshot(100, loads, {"profile": "recommended"}, heat=heat, peaks=peaks)
+    assert isinstance(decide(case, NOW_MS).action, Merge)
+    assert len(reads) <= 10 * len(segments)
