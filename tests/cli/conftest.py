@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,11 +33,13 @@ Command = Callable[..., Result]
 
 
 @pytest.fixture
-def offline_command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def offline_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Command:
     """Run `scalable-topics` where no node is, and nobody has a token."""
     monkeypatch.setenv("SCALABLE_URL", "http://127.0.0.1:1")
     monkeypatch.delenv("SCALABLE_TOKEN", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
 
     def call(*arguments: str) -> Result:
         capsys.readouterr()

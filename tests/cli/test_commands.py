@@ -22,6 +22,8 @@ from tests.processes import LiveNode, token
 _numbers = count(1)
 ROOT = Path(__file__).parents[2]
 SCRIPT = Path(sys.executable).with_name("scalable-topics")
+NO_FILE = "/dev/null/file"
+"""A path that not even root can make a file at."""
 
 
 @pytest.fixture
@@ -99,12 +101,12 @@ def test_each_command_explains_itself(offline_command: Command, name: str) -> No
         ("permissions", "grant", "public", "role"),
         ("permissions", "grant", "public", "role", "everything"),
         ("tokens", "issue", "worker", "--ttl", "soon"),
-        ("tokens", "issue", "worker", "--file", "/nonexistent/file"),
+        ("tokens", "issue", "worker", "--file", NO_FILE),
         ("audit", "list", "--from", "yesterday"),
-        ("audit", "export", "--file", "/nonexistent/file"),
+        ("audit", "export", "--file", NO_FILE),
         ("locate", "public/default/x", "key", "--at", "2026-01-01T00:00:00"),
-        ("--config", "/nonexistent/file", "list", "public/default"),
-        ("--token-file", "/nonexistent/file", "list", "public/default"),
+        ("--config", NO_FILE, "list", "public/default"),
+        ("--token-file", NO_FILE, "list", "public/default"),
         *(
             ("--url", url, "list", "public/default")
             for url in (
