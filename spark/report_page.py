@@ -74,7 +74,7 @@ def draw(quarters: Rows, segment_rate: float) -> bytes:
     figure = Figure(figsize=(11, 2.6 * len(topics)), layout="constrained")
     for axes, (key, rows) in zip(figure.subplots(len(topics), squeeze=False)[:, 0], topics, strict=True):
         _draw_topic(axes, rows, segment_rate)
-        axes.set_title(key[0], fontsize=10, loc="left")
+        axes.set_title(key[0], fontsize=10, loc="left", parse_math=False)  # names may have dollar signs
     buffer = io.BytesIO()
     figure.savefig(buffer, dpi=100, format="png")
     return buffer.getvalue()
