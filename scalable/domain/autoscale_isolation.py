@@ -38,10 +38,8 @@ def isolating_wishes(view: View) -> Iterator[tuple[int, Wish]]:
 
 def would_be_isolated(view: View, run: Sequence[Segment]) -> bool:
     """Tell whether neighbours would make a segment out of which the topic's dominant key is cut again."""
-    share, whole = (
-        view.policy.dominant_key_share,
-        view.whole_heat if view.policy.isolate_dominant_key else 0.0,
-    )
+    share = view.policy.dominant_key_share
+    whole = view.whole_heat if view.policy.isolate_dominant_key else 0.0
     if whole <= 0 or sum(view.heat[segment.segment_id] for segment in run) < share * whole:
         return False
     together = added(view.with_peak(segment.segment_id) for segment in run)
