@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from scalable.domain.errors import StreamBroken
 from scalable.domain.keyspace import HashRange
 from scalable.wire.batch import NO_SEQUENCE, Record
 from scalable.wire.marks import Mark, bounds
@@ -17,6 +18,10 @@ MAX_SPAN = 2**32 - 1
 """How far apart the first and the last sequence of a batch may lie."""
 RECORDS_PER_SUB_BLOCK = 32
 """How many records a sub-block has on average at least."""
+TRIED_AGAIN = frozenset(
+    {"internal", "unavailable", "too_many_requests", "segment_store_missing", "no_leader", "lease_lost"}
+)
+"""Refusals that pass."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,6 +95,15 @@ class Batch:
         """Note that nobody knows whether it is stored."""
         for entry in self.entries:
             entry.doubtful = True
+
+    def note_refusal(self, code: str, refusal: Mapping[str, Any]) -> None:
+        """Doubt whether it is stored after a failure that may have come with its commit, or its group's.
+
+        The server stores several batches by one commit, and names the failure for the first of them only.
+        """
+        broken_by = refusal.get("fields", {}).get("problem") if code == StreamBroken.code else code
+        if broken_by in TRIED_AGAIN:
+            self.doubt()
 
     @property
     def deliver_at_ms(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from scalable.client.batches import Batch, BatchLimits, Entry, Lane, MessageId, cut, is_duplicate
+from scalable.client.batches import TRIED_AGAIN, Batch, BatchLimits, Entry, Lane, MessageId, cut, is_duplicate
 from scalable.client.topology import Topology
 from scalable.domain.errors import StreamBroken, error_from_json
 from scalable.wire.frames import SegmentFrame
@@ -26,9 +26,6 @@ RESUME_GAP = 1 << 24
 
 _WAITS_FOR_LAYOUT = frozenset({"segment_terminated", "segment_not_active", "segment_not_found"})
 _COMES_BACK = frozenset({"stream_broken", "batch_partly_duplicate"})
-_TRIED_AGAIN = frozenset(
-    {"internal", "unavailable", "too_many_requests", "segment_store_missing", "no_leader", "lease_lost"}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,10 +256,10 @@ class Outbox:
     ) -> list[Settled]:
         if code == "batch_partly_duplicate":
             return self._cut_by_marks(stream, batch, body)
+        batch.note_refusal(code, body)
         if code in _WAITS_FOR_LAYOUT:
             stream.terminated = True
-        elif code in _TRIED_AGAIN:
-            batch.doubt()
+        elif code in TRIED_AGAIN:
             stream.hold(now)
         elif code not in _COMES_BACK:
             error = error_from_json(body)

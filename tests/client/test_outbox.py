@@ -249,6 +249,23 @@ def test_what_may_be_stored_is_not_sent_again_among_numbers_of_another_producer(
         world.outbox.check_stored(1)
 
 
+@pytest.mark.parametrize("code", ["unavailable", "internal"])
+def test_what_was_stored_with_a_batch_whose_commit_nobody_heard_of_is_a_duplicate(code: str) -> None:
+    """The server stores a group by one commit, and names the error for the first batch of it only."""
+    world = World(seed=3)
+    for _ in range(11):
+        world.add()
+    first, second = world.outbox.take(0.0, 8), world.outbox.take(0.0, 8)
+    assert first is not None
+    assert second is not None
+    world.outbox.on_refused(0, first.request_id, code, {"fields": {}}, 0.0)
+    world.outbox.on_refused(0, second.request_id, "stream_broken", {"fields": {"problem": code}}, 0.0)
+    for batch in (first, second):
+        assert world.outbox.take(60.0, 8) is batch
+        settled = world.outbox.on_receipt(0, batch.request_id, 0, duplicate=True)
+        assert [one.entry for one in settled] == batch.entries
+
+
 @pytest.mark.parametrize("count", [1, 4])
 def test_keyless_messages_are_spread_evenly_in_full_batches(count: int) -> None:
     world = World(seed=1)
