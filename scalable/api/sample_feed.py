@@ -13,8 +13,11 @@ from scalable.wire.batch import Record, encode_batch
 
 logger = logging.getLogger(__name__)
 
-MAX_SAMPLES = 4_000
-"""Samples in one message; more make several messages, the last of which is the complete one."""
+MAX_SAMPLES = 800
+"""Samples in one message; more make several messages, the last of which is the complete one.
+
+So many fit into a batch whatever the names of topics and the keys are like.
+"""
 MAX_BACKLOG = 1_000
 
 

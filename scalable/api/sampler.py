@@ -32,7 +32,7 @@ NEW_SEGMENTS_OVERLAP = 200
 FORGET_AFTER_MS = 600_000
 FINISH_SECONDS = 2.0
 MOST_KEYS = 8
-"""Of one sample: so that a message of thousands of samples has room for all."""
+"""Of one sample: so that a message of hundreds of samples has room for all."""
 NO_COUNTS = SegmentCounts()
 
 SegmentRef = tuple[int, int]
