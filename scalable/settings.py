@@ -330,10 +330,7 @@ LOGGING = {
         **{name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},
         "uvicorn": {"handlers": [], "propagate": True},  # its own would write lines of another form
         "uvicorn.error": {"filters": ["without_query"]},
-        "uvicorn.access": {
-            "handlers": [],
-            "propagate": False,
-            "filters": ["without_query"],
-        },  # scalable.access tells
+        # Silent, for scalable.access tells of each request; configuring "uvicorn" would have it speak again.
+        "uvicorn.access": {"handlers": [], "propagate": False, "filters": ["without_query"]},
     },
 }
