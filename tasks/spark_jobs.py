@@ -76,11 +76,11 @@ def sweep() -> None:
     """Give lost jobs to others, and remove what jobs wrote that are forgotten."""
     jobs.sweep_jobs()
     root = jobs.results_root()
-    if root.is_dir():
-        known = jobs.known_jobs()
-        for directory in root.iterdir():
-            if directory.name not in known:
-                shutil.rmtree(directory, ignore_errors=True)
+    directories = list(root.iterdir()) if root.is_dir() else []
+    known = jobs.known_jobs() if directories else set()  # afterwards: a job that begins meanwhile is known
+    for directory in directories:
+        if directory.name not in known:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def run_job(job_id: str) -> None:
