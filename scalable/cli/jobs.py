@@ -148,7 +148,8 @@ def _read_policy(path: Path) -> Any:
 
 
 def _start(session: Session, admin: Admin, kind: JobKind, options: dict[str, Any], wait: bool) -> int:
-    given = {_wire(name): _plain(value) for name, value in options.items() if value}
+    said = {name: value for name, value in options.items() if value not in (None, (), {})}
+    given = {_wire(name): _plain(value) for name, value in said.items()}
     job = admin.start_job(kind.value, given)
     if wait:
         return _follow(session, admin, job)

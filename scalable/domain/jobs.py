@@ -103,10 +103,10 @@ def _namespace(name: str, value: Any) -> str:
     return str(NamespaceName.parse(value)) if value else ""
 
 
-def _number(most: float) -> Callable[[str, Any], float]:
+def _number(most: float, *, least: str = "above 0") -> Callable[[str, Any], float]:
     def check(name: str, value: Any) -> float:
-        if not 0 < value <= most:
-            raise _refused(name, value, f"it is above 0, and {most:g} at most")
+        if not 0 <= value <= most or (value == 0 and least == "above 0"):
+            raise _refused(name, value, f"it is {least}, and {most:g} at most")
         return float(value)
 
     return check
@@ -145,7 +145,7 @@ _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
     "segmentRate": _number(MAX_RATE),
     "capacity": _number(MAX_RATE),
     "maxSegments": _count,
-    "warmUpSeconds": _number(MAX_WARM_UP_SECONDS),
+    "warmUpSeconds": _number(MAX_WARM_UP_SECONDS, least="0 or more"),
     "profiles": _profiles,
     "policies": check_policies,
 }

@@ -173,6 +173,8 @@ def test_the_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         (REPORT, {"namespace": "public"}, InvalidName),
         (REPORT, {"segmentRate": 0.0}, InvalidParameter),
         (REPORT, {"segmentRate": float("nan")}, InvalidParameter),
+        (REPLAY, {"capacity": 0}, InvalidParameter),
+        (REPLAY, {"warmUpSeconds": -1}, InvalidParameter),
         (REPLAY, {"lastDay": "2026-11-27"}, InvalidParameter),
         (REPLAY, {"day": "2026-11-27", "lastDay": "2026-11-26"}, InvalidParameter),
         (REPLAY, {"profiles": ["nobody"]}, InvalidParameter),
@@ -188,6 +190,10 @@ def test_what_cannot_be_meant_is_refused(
     with pytest.raises(error):
         start(kind, **options)
     assert not SparkJob.objects.exists()
+
+
+def test_a_replay_may_count_from_its_beginning() -> None:
+    assert start(REPLAY, warmUpSeconds=0).options == {"warmUpSeconds": 0.0}
 
 
 def test_replays_know_the_rules_that_the_domain_names() -> None:
