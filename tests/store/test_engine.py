@@ -68,3 +68,26 @@ def test_a_server_that_came_back_is_found_by_the_next_caller(database: DatabaseW
     until(lambda: database.pool.get_stats()["pool_size"] == 0, what="the pool to give up")
     lead_to(database, port)
     assert connect(database).execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize(("look_seconds", "is_waited_for"), [(24 * 3600.0, True), (0.0, False)])
+def test_a_full_server_is_told_from_one_that_is_away_by_the_connections_that_it_serves(
+    database: DatabaseWrapper, monkeypatch: pytest.MonkeyPatch, look_seconds: float, is_waited_for: bool
+) -> None:
+    monkeypatch.setattr(base, "LOOK_SECONDS", look_seconds)
+    database.pool.putconn(connect(database))
+    database.pool.resize(1, 2)
+    lead_to(database, str(free_port()))  # no second connection can be made
+    used = connect(database)
+    with ThreadPoolExecutor(1) as threads:
+        waiting = threads.submit(connect, database)
+        if not is_waited_for:
+            with pytest.raises(PoolTimeout):
+                waiting.result(WAIT_SECONDS)
+            return
+        until(lambda: ("127.0.0.1", database.settings_dict["PORT"]) in base._refusing, what="a refusal")
+        errors = database.pool.get_stats().get("requests_errors", 0)
+        until(lambda: database.pool.get_stats().get("requests_errors", 0) > errors + 2, what="looks in vain")
+        assert not waiting.done()
+        database.pool.putconn(used)
+        assert waiting.result(WAIT_SECONDS) is used

@@ -1,12 +1,13 @@
 """PostgreSQL as Django knows it (the settings name this engine), less a vain wait for a server that is away.
 
-A pool lets callers wait, because a connection may become free. None will while the server refuses
-connections, so whoever waits then is told soon.
+A pool lets callers wait, because a connection may become free. None will while the server is away, so
+whoever waits then is told soon: when it refuses connections, and none that is there already becomes free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from time import monotonic
 from typing import Any, Self
 
@@ -24,6 +25,7 @@ RECONNECT_SECONDS = 5.0
 
 Place = tuple[str, str]
 _refusing: set[Place] = set()
+_given_at: dict[Place, float] = {}
 
 
 class PoolConnection(psycopg.Connection[Any]):
@@ -60,13 +62,21 @@ class DatabaseWrapper(base.DatabaseWrapper):
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """Give a connection; raises PoolTimeout when the server refuses them, or all are in use for long."""
-        gives_up_at = monotonic() + PATIENCE_SECONDS
+        place, gives_up_at = _place_of(conn_params), monotonic() + PATIENCE_SECONDS
         while True:
             try:
-                return super().get_new_connection(conn_params)
+                connection = super().get_new_connection(conn_params)
             except PoolTimeout:
-                if _place_of(conn_params) in _refusing or monotonic() >= gives_up_at:
+                if _is_away(place) or monotonic() >= gives_up_at:
                     raise
+            else:
+                _given_at[place] = monotonic()
+                return connection
+
+
+def _is_away(place: Place) -> bool:
+    """Tell a server that is away from a full one, which refuses more connections and serves those it has."""
+    return place in _refusing and monotonic() - _given_at.get(place, -inf) >= LOOK_SECONDS
 
 
 def _place_of(parameters: Mapping[str, Any]) -> Place:
