@@ -75,14 +75,21 @@ class Gathered(Generic[K, T, R]):
         return await result
 
     async def _work(self, key: K) -> None:
-        while waiting := self._waiting[key]:
-            self._waiting[key] = waiting[MAX_GATHERED:]
-            await self._write_together(key, waiting[:MAX_GATHERED])
-        del self._waiting[key]
+        try:
+            while waiting := self._waiting[key]:
+                self._waiting[key] = waiting[MAX_GATHERED:]
+                await self._write_together(key, waiting[:MAX_GATHERED])
+        finally:
+            for _, future in self._waiting.pop(key):  # some are left only when the node's threads end
+                future.cancel()
 
     async def _write_together(self, key: K, gathered: Sequence[tuple[T, asyncio.Future[R]]]) -> None:
         try:
             results = await self._write(key, [value for value, _ in gathered])
+        except asyncio.CancelledError:  # nobody would ever answer those who wait
+            for _, future in gathered:
+                future.cancel()
+            raise
         except Exception as error:
             for _, future in gathered:
                 if not future.done():

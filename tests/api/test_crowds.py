@@ -129,3 +129,25 @@ async def test_a_failed_write_fails_for_all_in_it_and_for_no_later_one() -> None
     assert [type(result) for result in results] == [LookupError] * 3
     writes.error = None
     assert await gathered.write("a", 4) == -4
+
+
+async def test_writes_that_end_with_the_threads_leave_nobody_waiting() -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    async def end(_: str, values: Sequence[int]) -> Sequence[int]:
+        begun.set()
+        await may_end.wait()
+        if values == [2]:
+            return values
+        raise asyncio.CancelledError  # as from an executor that was closed
+
+    gathered = Gathered[str, int, int](end)
+    first = asyncio.create_task(gathered.write("a", 0))
+    await begun.wait()
+    second = asyncio.create_task(gathered.write("a", 1))
+    await asyncio.sleep(0)
+    may_end.set()
+    async with asyncio.timeout(60):
+        results = await asyncio.gather(first, second, return_exceptions=True)
+    assert [type(result) for result in results] == [asyncio.CancelledError] * 2
+    assert await gathered.write("a", 2) == 2
