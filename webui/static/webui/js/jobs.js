@@ -25,6 +25,8 @@ let offset = 0;
 let readAt = 0;
 let reading = false;
 let busy = true;
+/** Whether the banner tells of a read: the next one that succeeds takes only that away, not why an action was refused. */
+let stale = false;
 
 /** @typedef {{row: HTMLElement, state: HTMLElement, bar: HTMLProgressElement, counts: HTMLElement, when: HTMLElement, result: HTMLElement, cancel: HTMLButtonElement, shown: string}} Row */
 
@@ -34,9 +36,11 @@ async function read() {
   try {
     const { jobs } = await get(`${JOBS}?limit=${PAGE + 1}&offset=${offset}`);
     draw(jobs);
-    complain("");
+    if (stale) complain("");
+    stale = false;
     document.getElementById("as-of").textContent = `as of ${clock(Date.now())}`;
   } catch (error) {
+    stale = true;
     complain(error instanceof ApiError ? error.sentence : "The node does not answer; the list below is old. It is tried again by itself.");
   } finally {
     readAt = Date.now();
@@ -126,6 +130,7 @@ async function act(change) {
     await change();
     complain("");
   } catch (error) {
+    stale = false;
     complain(error instanceof ApiError ? error.sentence : `Not done: ${error}`);
     return;
   }
