@@ -51,12 +51,11 @@ class LimitedLogins:
             return self._get_response(request)
         address = str(request.META.get("REMOTE_ADDR", ""))
         by_name = _key("name", _as_compared(request.POST.get("username", "")), address)
-        excesses = [
-            self._count(by_name, settings.SCALABLE_LOGIN_ATTEMPTS),
-            self._count(_key("address", address), settings.SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS),
-        ]
-        wait_seconds = max(excess.wait_seconds for excess in excesses)
-        if any(excess.is_first for excess in excesses):
+        of_name = self._count(by_name, settings.SCALABLE_LOGIN_ATTEMPTS)
+        of_all = self._count(_key("address", address), settings.SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS)
+        wait_seconds = max(of_name.wait_seconds, of_all.wait_seconds)
+        # An address that is refused whatever the name makes no entries by trying other names.
+        if of_all.is_first or (of_name.is_first and not of_all.wait_seconds):
             refused_logins.note_throttled(request.POST.get("username", ""))
         if wait_seconds:
             return _refusal(wait_seconds)

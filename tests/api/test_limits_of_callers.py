@@ -146,6 +146,8 @@ def test_of_the_logins_that_are_throttled_the_first_is_noted(ada: User) -> None:
     for number in range(6):
         log_in(f"name-{number}", "wrong")
     assert [target for *_, target in throttled_logins()] == ["users/ada", "users/name-2"]
+    for _ in range(6):
+        log_in("another", "wrong")
     log_in("ada", PASSWORD, "10.0.0.2")
     assert len(throttled_logins()) == 2
 
