@@ -120,13 +120,12 @@ class DeadLetters:
             return self._producer
 
     async def _attempt(self) -> Producer:
-        self._attempts += 1
+        self._attempts, self._refusal = self._attempts + 1, None
         try:
             producer = await self._open()
         except Exception as error:
             self._refusal = error
             raise
-        self._refusal = None
         return producer
 
     async def _open(self) -> Producer:

@@ -52,3 +52,14 @@ def test_keyless_and_damaged_batches_tell_none() -> None:
     counts = SegmentCounts()
     counts.add_keys([])
     assert counts.keys is None
+
+
+def test_batches_that_cannot_be_read_use_the_budget_up_too() -> None:
+    looker = Looker(clock=lambda: 0.0)
+    batch = encode_batch([Record(f"k{number}", b"") for number in range(1_000)], published_at_ms=1)
+    header = decode_header(batch)
+    cut_off = batch[: header.size + 10]
+    assert Looker(clock=lambda: 0.0).keys(cut_off, header) == []
+    for _ in range(10):
+        looker.keys(cut_off, header)
+    assert looker.keys(batch, header) == []
