@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -32,6 +32,8 @@ from spark.session import make_session
 logger = logging.getLogger("spark.jobs")
 
 POLL_SECONDS = 0.5
+PREDECESSOR_SECONDS = 60.0
+"""So long a worker's job waits for that of a worker that has lost it, and ends its process once it knows."""
 CANCELLED = 143
 _SETTINGS = {"spark.sql.adaptive.enabled": "true"}
 TASKS_PER_CORE = 4
@@ -87,11 +89,23 @@ def run_job(name: str, options: argparse.Namespace, work: Callable[[SparkSession
     directory = options.directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / f"{name}.lock").open("w") as lock:
+        if not take_lock(lock, seconds=PREDECESSOR_SECONDS if options.with_parent else 0):
+            raise SystemExit(f"another {name} runs in {directory}")
+        return _run(name, options, directory, work)
+
+
+def take_lock(lock: IO[str], *, seconds: float) -> bool:
+    """Lock a file for this process; wait for its holder for so long at most, and tell whether it let go."""
+    gives_up_at = time.monotonic() + seconds
+    while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise SystemExit(f"another {name} runs in {directory}") from None
-        return _run(name, options, directory, work)
+            if time.monotonic() >= gives_up_at:
+                return False
+            time.sleep(POLL_SECONDS)
+        else:
+            return True
 
 
 def _run(
