@@ -31,7 +31,9 @@ from tasks.runner import runner_name
 
 logger = logging.getLogger("tasks.spark_jobs")
 
-WITHHELD = frozenset({"DATABASE_URL", "REDIS_URL", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"})
+WITHHELD = frozenset(
+    {"DATABASE_URL", "PGPASSWORD", "REDIS_URL", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"}
+)
 LONGEST_SECONDS = 6 * 3600
 PATIENCE_SECONDS = 30
 POLL_SECONDS = 0.5

@@ -13,11 +13,17 @@ FROM (
            max(parts.peak) AS peak, sum(tile.observed_ms) AS observed
     FROM scalable_loadtile tile
     CROSS JOIN LATERAL unnest(tile.mean, tile.peak) WITH ORDINALITY AS parts(mean, peak, part)
-    WHERE tile.span_minutes = {finer}
+    WHERE tile.span_minutes = 1
+      AND tile.minute >= date_bin('1 hour', now() - interval '{kept}', 'epoch')
     GROUP BY tile.topic_id, tile.segment_id, block, parts.part
 ) AS rolled
 GROUP BY topic_id, segment_id, block;
 """
+FORGET_MINUTES = """
+DELETE FROM scalable_loadtile
+WHERE span_minutes = 1 AND minute < date_bin('1 hour', now() - interval '2 hours', 'epoch');
+"""
+ROLL = ROLL_UP.format(span=10, kept="2 days") + ROLL_UP.format(span=60, kept="30 days") + FORGET_MINUTES
 FORGET = "DELETE FROM scalable_loadtile WHERE span_minutes > 1"
 
 
@@ -50,5 +56,5 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             "loadtile", models.Index(fields=["span_minutes", "minute"], name="load_tile_by_age")
         ),
-        migrations.RunSQL(ROLL_UP.format(span=10, finer=1) + ROLL_UP.format(span=60, finer=10), FORGET),
+        migrations.RunSQL(ROLL, FORGET),
     ]

@@ -96,7 +96,9 @@ def end_job(
     *, job_id: str, runner: str, state: JobState, result: Mapping[str, Any] | None = None, error: str = ""
 ) -> bool:
     """End a job that the runner has, and let the next one begin; False when it is not its own any more."""
-    ended = store.end(job_id, state, runner=runner, result=result, error=error[:MAX_ERROR_CHARACTERS])
+    ended = store.end(
+        job_id, state, runner=runner, result=result, error=error[:MAX_ERROR_CHARACTERS].replace("\0", "")
+    )
     store.forget(kept=KEPT_JOBS)
     _nudge()
     return ended

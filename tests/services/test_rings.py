@@ -1,9 +1,11 @@
 """Rings of tiles: minutes become tens and hours exactly, and the finest that is kept tells."""
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
+from django.db import connection
 
 from scalable.domain.rings import HOURS, MINUTES, RINGS, TENS, layers
 from scalable.models import LoadTile
@@ -94,3 +96,29 @@ class TestRollUp:
         assert [(tile.minute_ms, tile.span_minutes) for tile in found] == [
             *((week_ms, 60), (day_ms, 10), (hour_ms, 1)),
         ]
+
+    def test_the_minutes_that_a_migration_finds_are_rolled_up_alike(self) -> None:
+        topic = make_topic("of-before", segments=1)
+        now_ms = milliseconds(database_now())
+        starts = [now_ms // HOUR_MS * HOUR_MS - hours * HOUR_MS for hours in (3 * 24, 5, 1)]
+        rates = {start + number * MINUTE_MS: 1.0 + number for start in starts for number in (3, 4, 58)}
+        bodies = [reported(topic, at, rate) for at, rate in rates.items()]
+        LoadTile.objects.bulk_create(
+            LoadTile(
+                topic_id=topic.incarnation,
+                segment_id=0,
+                minute=moment(body["minuteMs"]),
+                mean=body["mean"],
+                peak=body["max"],
+            )
+            for body in bodies
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(import_module("scalable.migrations.0036_rings_of_tiles").ROLL)
+        for start in starts:
+            hour = row(topic, 60, start)
+            assert hour.observed_ms == 3 * MINUTE_MS
+            np.testing.assert_allclose(hour.mean, (4 + 5 + 59) / 3 * np.arange(1, 33))
+            np.testing.assert_allclose(hour.peak, 2 * 59 * np.arange(1, 33))
+        found = loads.tiles(name=topic.name, from_ms=0, to_ms=now_ms)
+        assert [tile.span_minutes for tile in found] == [60, 10, 10, 1, 1, 1]
