@@ -26,13 +26,24 @@ def has_ended(pid: int) -> bool:
         return False
 
 
-def _stop(pid: int, number: int, grace_seconds: float) -> None:
+def born(pid: int) -> str:
+    """Name when a process began, which tells it from a later one with its number; empty when unknown."""
     try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def _stop(pid: int, birth: str, number: int, grace_seconds: float) -> None:
+    try:
+        if born(pid) not in ("", birth):
+            return  # another one has its number, so that nothing of its group is left
         os.kill(pid, number)
         deadline = time.monotonic() + grace_seconds
         while not has_ended(pid) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
-        os.killpg(pid, signal.SIGKILL)
+        if born(pid) in ("", birth):
+            os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
         return
 
@@ -41,15 +52,15 @@ def main() -> None:
     """Follow the parent's children until its pipe ends, then stop what is left, newest first."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
-    children: dict[int, tuple[int, float]] = {}
+    children: dict[int, tuple[str, int, float]] = {}
     for line in sys.stdin:
         match line.split():
             case ["+", pid, number, seconds]:
-                children[int(pid)] = (int(number), float(seconds))
+                children[int(pid)] = (born(int(pid)), int(number), float(seconds))
             case ["-", pid]:
                 children.pop(int(pid), None)
-    for pid, (number, seconds) in reversed(children.items()):
-        _stop(pid, number, seconds)
+    for pid, (birth, number, seconds) in reversed(children.items()):
+        _stop(pid, birth, number, seconds)
 
 
 if __name__ == "__main__":

@@ -223,9 +223,14 @@ class ManagedProcess:
             self._process.send_signal(number)
 
     def kill_group(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Send a signal to the child and everything that it started within its own session."""
+        """Send a signal to the child and everything that it started within its own session.
+
+        A child that was waited for has no number any more: who has it now, if anybody, is a stranger, and
+        nothing is left of the group, for the number of a group that lives is not given away.
+        """
         try:
-            os.killpg(self.pid, number)
+            if self.returncode is None or not _exists(self.pid):
+                os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             return
 
@@ -257,3 +262,13 @@ class ManagedProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

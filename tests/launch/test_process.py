@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from launch import guard as guard_script
 from launch.logs import RotatingLog
 from launch.process import ROOT, Guard, LaunchError, ManagedProcess
 from tests.launch.children import alive, child, kill_hard, spec, wait_until
@@ -142,3 +143,24 @@ def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path) -> None:
     for _ in range(40):
         log.write(b"x" * 10_000)
     assert (tmp_path / "web.log").stat().st_size > 300_000
+
+
+def test_who_has_the_number_of_a_child_that_ended_long_ago_is_left_alone(tmp_path: Path) -> None:
+    ended = child(spec("pass"), tmp_path)
+    ended.spawn()
+    assert ended.wait(60) == 0
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], start_new_session=True) as stranger:
+        assert ended._process is not None
+        ended._process.pid = stranger.pid  # as the system gives numbers again, if seldom
+        ended.stop()
+        assert stranger.poll() is None
+        stranger.kill()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="births are told by Linux")
+def test_a_guard_knows_a_child_from_a_stranger_with_its_number() -> None:
+    with subprocess.Popen([sys.executable, "-c", SLEEPER], start_new_session=True) as stranger:
+        guard_script._stop(stranger.pid, "1", signal.SIGTERM, 0.0)
+        assert stranger.poll() is None
+        guard_script._stop(stranger.pid, guard_script.born(stranger.pid), signal.SIGTERM, 60.0)
+        assert stranger.wait(60) == -signal.SIGTERM
