@@ -186,6 +186,9 @@ async def test_a_member_that_takes_its_time_hands_a_segment_over_when_it_has_ack
     async with member(live_node, topic, "a") as first:
         await fill(live_node, topic, 0, 40)
         got = await read(first, 10, acknowledge=False)
+        while len({message.message_id.segment_id for message in got}) < 2:
+            got += await read(first, 1, acknowledge=False)
+        await fill(live_node, topic, 40, 80)  # so that each segment has both: read and unread ones
         async with member(live_node, topic, "b") as second:
             with pytest.raises(TimeoutError):
                 await second.receive(timeout_seconds=0.5)
