@@ -31,12 +31,11 @@ from scalable.domain.errors import ScalableError
 from scalable.domain.jobs import check_policies
 from scalable.domain.keyspace import KEYSPACE_SIZE
 from spark.history import in_namespace, read_history
-from spark.jobs import Result, check_namespace, into_option, job_parser, run_job, yesterday
+from spark.jobs import TASKS_PER_CORE, Result, check_namespace, into_option, job_parser, run_job, yesterday
 
 MINUTE_MS = 60_000
 SHORTEST_MINUTES = 3
 PARTS = 32
-TASKS_PER_CORE = 16
 DEFAULT_PROFILE = "pip-483"
 POLICY_HELP = "JSON with fields of a policy, shown by the file's name; may be repeated"
 RESULT = pa.schema(

@@ -24,7 +24,7 @@ from spark.session import make_session
 SIZES = (10_000_000, 100_000_000)
 ROWS_PER_FILE = 5_000_000
 MINUTES, SEGMENTS = 1_440, 8
-TOPICS_REPLAYED = 16
+TOPICS_REPLAYED = 64
 RULES = ("pip-483", "recommended")
 MINUTE_MS = 60_000
 RATE = 4_000.0
