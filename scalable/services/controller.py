@@ -166,16 +166,11 @@ def register_consumers(*, leader: Leader, subscription_id: int, consumers: Colle
             _have_evaluated(locked.incarnation)
 
 
-def remove_consumer(*, leader: Leader, subscription_id: int, consumer: str) -> None:
-    """End a consumer's session, by its own wish or after its grace period; one that is not there is fine.
-
-    Raises TermSuperseded, SubscriptionNotFound.
-    """
-    remove_consumers(leader=leader, subscription_id=subscription_id, consumers=[consumer])
-
-
 def remove_consumers(*, leader: Leader, subscription_id: int, consumers: Collection[str]) -> None:
-    """End sessions of consumers and settle once for all; raises TermSuperseded, SubscriptionNotFound."""
+    """End consumers' sessions, by their own wish or after their grace period, and settle once for all.
+
+    One that is not there is fine. Raises TermSuperseded, SubscriptionNotFound.
+    """
     with transaction.atomic():
         require(leader)
         locked = store.lock(subscription_id)

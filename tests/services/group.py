@@ -70,8 +70,8 @@ class Group:
             )
 
     def leave(self, consumer: str) -> None:
-        controller.remove_consumer(
-            leader=self.leader, subscription_id=self.subscription_id, consumer=consumer
+        controller.remove_consumers(
+            leader=self.leader, subscription_id=self.subscription_id, consumers=[consumer]
         )
 
     def view(self, consumer: str) -> AssignmentView:

@@ -138,10 +138,10 @@ def test_a_consumer_that_leaves_has_the_topic_evaluated() -> None:
         controller.register_consumer(leader=leader, subscription_id=subscription, consumer=name)
     assert evaluate_if_due(incarnation=topic.incarnation)
     assert rules(topic)[0] == "MAX_SEGMENTS"
-    controller.remove_consumer(leader=leader, subscription_id=subscription, consumer="two")
+    controller.remove_consumers(leader=leader, subscription_id=subscription, consumers=["two"])
     assert evaluate_if_due(incarnation=topic.incarnation)
     assert "MAX_SEGMENTS" not in rules(topic)[0]
-    controller.remove_consumer(leader=leader, subscription_id=subscription, consumer="two")
+    controller.remove_consumers(leader=leader, subscription_id=subscription, consumers=["two"])
     assert not evaluate_if_due(incarnation=topic.incarnation), "it was not there"
 
 
