@@ -218,11 +218,6 @@ def assignments(*, leader: Leader, subscription_id: int) -> Assignments:
     return Assignments(leader, found, positions, assigned.registered(subscription_id))
 
 
-def assignment(*, leader: Leader, subscription_id: int, consumer: str) -> AssignmentView:
-    """All that one consumer owns, as of one moment; raises TermSuperseded, SubscriptionNotFound."""
-    return assignments(leader=leader, subscription_id=subscription_id).of(consumer)
-
-
 def _require_term(leader: Leader, current: AssignmentVersion | Assigned) -> None:
     if (current.term, current.node_id) != (leader.term, leader.node_id):
         raise TermSuperseded(topic=str(leader.topic), term=leader.term, current_term=current.term)

@@ -75,9 +75,8 @@ class Group:
         )
 
     def view(self, consumer: str) -> AssignmentView:
-        return assignment.assignment(
-            leader=self.leader, subscription_id=self.subscription_id, consumer=consumer
-        )
+        found = assignment.assignments(leader=self.leader, subscription_id=self.subscription_id)
+        return found.of(consumer)
 
     def owned(self, consumer: str) -> dict[int, int]:
         """The generations of the segments that a consumer owns."""
