@@ -36,6 +36,13 @@ class RotatingLog:
             if lines:
                 self._append(lines)
 
+    def finish(self) -> None:
+        """Write what came without the end of a line: a process can die in the middle of its last words."""
+        with self._lock:
+            if self._rest:
+                self._append([self._rest])
+                self._rest = b""
+
     def _append(self, lines: list[bytes]) -> None:
         stamp = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
         prefix = f"{stamp} {self._name:<8}| ".encode()

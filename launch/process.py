@@ -16,6 +16,7 @@ from launch import guard as guard_script
 from launch.logs import RotatingLog
 
 READY_POLL_SECONDS = 0.03
+LAST_WORDS_SECONDS = 2
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -180,6 +181,7 @@ class ManagedProcess:
         with output:
             while chunk := os.read(output.fileno(), 65536):
                 self.log.write(chunk)
+        self.log.finish()
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
         """Wait for the child itself: something that it started may hold its output open for longer."""
@@ -195,6 +197,8 @@ class ManagedProcess:
         deadline = self.started_monotonic + spec.ready_timeout_seconds
         while spec.ready is not None and not spec.ready():
             if self.returncode is not None:
+                # Its last words may still be on their way through the pipe, which a grandchild can hold open.
+                self._threads[0].join(LAST_WORDS_SECONDS)
                 raise LaunchError(
                     f"{spec.name} ended with status {self.returncode} while starting", self._log_hint()
                 )

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,26 @@ def test_ready_waits_for_the_probe(tmp_path: Path) -> None:
 
 def test_a_child_that_dies_while_starting_is_reported_with_its_last_words(tmp_path: Path) -> None:
     process = child(spec("raise SystemExit('no disk')", ready=lambda: False), tmp_path)
+    with pytest.raises(LaunchError, match="ended with status 1 while starting") as caught:
+        process.start()
+    assert "no disk" in caught.value.hint
+
+
+@pytest.mark.parametrize("end", ["\\n", ""], ids=["a whole line", "no end of the line"])
+def test_the_last_words_are_told_however_late_they_are_read(
+    tmp_path: Path, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child is gone before a thread has read its output: the log is held up until the end is known."""
+    script = f"import sys; sys.stderr.write('no disk{end}'); sys.exit(1)"
+    process = child(spec(script, ready=lambda: False), tmp_path)
+    write = process.log.write
+
+    def late(chunk: bytes) -> None:
+        process.wait(10)
+        threading.Event().wait(0.2)
+        write(chunk)
+
+    monkeypatch.setattr(process.log, "write", late)
     with pytest.raises(LaunchError, match="ended with status 1 while starting") as caught:
         process.start()
     assert "no disk" in caught.value.hint
