@@ -24,9 +24,6 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-PROXY_ADDRESSES = "127.0.0.1", "::1"
-"""Where the proxy is: nodes listen on this machine alone."""
-
 http_application = Observed(LimitedBodies(django_application))
 socket_application = URLRouter(websocket_urlpatterns)
 observed_socket_application = Observed(socket_application)  # type: ignore[arg-type]
@@ -42,9 +39,9 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await http_application(scope, receive, send)
 
 
-if settings.SECURE_PROXY_SSL_HEADER:
-    # Else `X-Forwarded-For` is what any caller of this machine says, who could be another address each time.
-    application = ProxyHeadersMiddleware(application, PROXY_ADDRESSES)  # type: ignore[assignment,arg-type]
+if settings.SCALABLE_BEHIND_PROXY:
+    # Else `X-Forwarded-For` is what any caller says, who could be another address each time.
+    application = ProxyHeadersMiddleware(application, settings.SCALABLE_PROXY_ADDRESSES)  # type: ignore[assignment,arg-type]
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Django settings; the only reader of the environment.
+"""Django settings, from the environment; no other module of the service reads that.
 
 Every name works without the environment, so that type checkers and `makemigrations` can load this module; a
 node that serves gets `DATABASE_URL`, `REDIS_URL` and the secrets from its supervisor.
@@ -12,46 +12,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from scalable import environment as given
 from scalable.domain.broker_settings import change_threshold, policy_defaults
+from scalable.wire.batch_header import MAX_BATCH_BYTES
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 MIB = 1024 * 1024
-
-
-def _text(name: str, default: str = "") -> str:
-    return os.environ.get(name) or default
-
-
-def _number(name: str, default: float) -> float:
-    return float(os.environ.get(name) or default)
-
-
-def _whole(name: str, default: int) -> int:
-    return int(os.environ.get(name) or default)
-
-
-def _flag(name: str, default: bool) -> bool:
-    return _text(name, str(default)).lower() in {"1", "true", "yes", "on"}
-
-
-def _secret(name: str) -> str:
-    """A secret from the environment, or from the file that `<name>_FILE` names, which is nobody else's."""
-    path = _text(f"{name}_FILE")
-    if _text(name) or not path:
-        return _text(name)
-    if Path(path).stat().st_mode & 0o077:
-        raise ImproperlyConfigured(f"{name}_FILE={path} can be read by others: chmod 600 it")
-    return Path(path).read_text().strip()
-
-
-def _public_key() -> str:
-    """The public key (PEM) of who else may sign tokens; with none, nobody may."""
-    path = _text("SCALABLE_TOKEN_PUBLIC_KEY_FILE")
-    return Path(path).read_text() if path else _text("SCALABLE_TOKEN_PUBLIC_KEY")
-
-
-def _names(name: str, default: str) -> list[str]:
-    return [part.strip() for part in _text(name, default).split(",") if part.strip()]
 
 
 def _database(url: str, *, pool_size: int) -> dict[str, Any]:
@@ -59,10 +25,9 @@ def _database(url: str, *, pool_size: int) -> dict[str, Any]:
     parts = urlsplit(url)
     options: dict[str, Any] = dict(parse_qsl(parts.query))
     # A paused holder of a lock or of an open transaction must not block a takeover.
-    options["options"] = (
-        f"-c lock_timeout={_whole('SCALABLE_LOCK_TIMEOUT_MS', 5_000)}"
-        f" -c idle_in_transaction_session_timeout={_whole('SCALABLE_IDLE_TRANSACTION_TIMEOUT_MS', 10_000)}"
-    )
+    lock_ms = given.whole("SCALABLE_LOCK_TIMEOUT_MS", 5_000)
+    idle_ms = given.whole("SCALABLE_IDLE_TRANSACTION_TIMEOUT_MS", 10_000)
+    options["options"] = f"-c lock_timeout={lock_ms} -c idle_in_transaction_session_timeout={idle_ms}"
     options["connect_timeout"] = 5
     options["application_name"] = "scalable"
     if pool_size:
@@ -82,73 +47,82 @@ def _database(url: str, *, pool_size: int) -> dict[str, Any]:
 
 # The product's own settings
 
-SCALABLE_DATA_DIR = Path(_text("SCALABLE_DATA_DIR", str(BASE_DIR / ".data")))
-SCALABLE_NODE_URL = _text("SCALABLE_NODE_URL", "http://127.0.0.1:8080").rstrip("/")
-_token_secret = _secret("SCALABLE_TOKEN_SECRET")
+SCALABLE_DATA_DIR = Path(given.text("SCALABLE_DATA_DIR", str(BASE_DIR / ".data")))
+SCALABLE_NODE_URL = given.site("SCALABLE_NODE_URL", "http://127.0.0.1:8080")
+_token_secret = given.secret("SCALABLE_TOKEN_SECRET")
 SCALABLE_TOKEN_SECRET = _token_secret or secrets.token_urlsafe(48)
 SCALABLE_TOKEN_SECRET_GIVEN = bool(_token_secret)
-SCALABLE_TLS_CA = _text("SCALABLE_TLS_CA")
-SCALABLE_TLS_CERT = _text("SCALABLE_TLS_CERT")
-SCALABLE_TLS_KEY = _text("SCALABLE_TLS_KEY")
-SCALABLE_DATABASE_GIVEN = bool(_text("DATABASE_URL"))
-SCALABLE_TOKEN_PUBLIC_KEY = _public_key()
-SCALABLE_SUPERUSER_ROLES = _names("SCALABLE_SUPERUSER_ROLES", "admin")
-SCALABLE_ACCESS_RESYNC_SECONDS = _number("SCALABLE_ACCESS_RESYNC_SECONDS", 2)
-SCALABLE_LOGIN_ATTEMPTS = _whole("SCALABLE_LOGIN_ATTEMPTS", 10)
-SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS = _whole("SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS", 50)
-SCALABLE_LOGIN_WINDOW_SECONDS = _whole("SCALABLE_LOGIN_WINDOW_SECONDS", 300)
-SCALABLE_REQUESTS_PER_SECOND = _number("SCALABLE_REQUESTS_PER_SECOND", 1_000)
-SCALABLE_MAX_SOCKETS = _whole("SCALABLE_MAX_SOCKETS", 50_000)
-SCALABLE_MAX_SOCKETS_PER_ROLE = _whole("SCALABLE_MAX_SOCKETS_PER_ROLE", 20_000)
-SCALABLE_MAX_GRANTS = _whole("SCALABLE_MAX_GRANTS", 100_000)
-SCALABLE_MAX_TOKENS = _whole("SCALABLE_MAX_TOKENS", 100_000)
-SCALABLE_TOPICS_ENABLED = _flag("SCALABLE_TOPICS_ENABLED", True)
-SCALABLE_READ_ONLY = _flag("SCALABLE_READ_ONLY", False)
-SCALABLE_AUDIT_RETENTION_DAYS = _whole("SCALABLE_AUDIT_RETENTION_DAYS", 365)
-SCALABLE_NODE_HEARTBEAT_SECONDS = _number("SCALABLE_NODE_HEARTBEAT_SECONDS", 2)
-SCALABLE_NODE_TIMEOUT_SECONDS = _number("SCALABLE_NODE_TIMEOUT_SECONDS", 10)
-SCALABLE_OPERATION_LEASE_SECONDS = _number("SCALABLE_OPERATION_LEASE_SECONDS", 30)
-SCALABLE_OPERATION_SWEEP_SECONDS = _number("SCALABLE_OPERATION_SWEEP_SECONDS", 5)
-SCALABLE_OPERATION_WAIT_SECONDS = _number("SCALABLE_OPERATION_WAIT_SECONDS", 30)
-SCALABLE_SESSION_GRACE_SECONDS = _number("SCALABLE_SESSION_GRACE_SECONDS", 60)
-SCALABLE_HANDOVER_SECONDS = _number("SCALABLE_HANDOVER_SECONDS", 10)
-SCALABLE_RETENTION_SECONDS = _whole("SCALABLE_RETENTION_SECONDS", 0)
-SCALABLE_AUTO_CREATE_TOPICS = _flag("SCALABLE_AUTO_CREATE_TOPICS", False)
-SCALABLE_RETENTION_SWEEP_SECONDS = _number("SCALABLE_RETENTION_SWEEP_SECONDS", 30)
-SCALABLE_ENTRY_BUCKET_BUDGET = _whole("SCALABLE_ENTRY_BUCKET_BUDGET", 4)
-SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT = _whole("SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT", 1_024)
-SCALABLE_AUTOSCALE_TICK_SECONDS = _number("SCALABLE_AUTOSCALE_TICK_SECONDS", 1)
+SCALABLE_TLS_CA = given.file("SCALABLE_TLS_CA")
+SCALABLE_TLS_CERT = given.file("SCALABLE_TLS_CERT")
+SCALABLE_TLS_KEY = given.file("SCALABLE_TLS_KEY")
+_database_url = given.server("DATABASE_URL", "", ("postgresql", "postgres"))
+SCALABLE_DATABASE_GIVEN = bool(_database_url)
+SCALABLE_TOKEN_PUBLIC_KEY = given.public_key("SCALABLE_TOKEN_PUBLIC_KEY")
+SCALABLE_BEHIND_PROXY = given.flag("SCALABLE_BEHIND_PROXY", False)
+SCALABLE_PROXY_ADDRESSES = given.names("SCALABLE_PROXY_ADDRESSES", "127.0.0.1,::1")
+SCALABLE_SUPERUSER_ROLES = given.names("SCALABLE_SUPERUSER_ROLES", "admin")
+SCALABLE_ACCESS_RESYNC_SECONDS = given.number("SCALABLE_ACCESS_RESYNC_SECONDS", 2, least=0.01)
+SCALABLE_LOGIN_ATTEMPTS = given.whole("SCALABLE_LOGIN_ATTEMPTS", 10, least=1)
+SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS = given.whole("SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS", 50, least=1)
+SCALABLE_LOGIN_WINDOW_SECONDS = given.whole("SCALABLE_LOGIN_WINDOW_SECONDS", 300, least=1)
+SCALABLE_REQUESTS_PER_SECOND = given.number("SCALABLE_REQUESTS_PER_SECOND", 1_000)
+SCALABLE_MAX_SOCKETS = given.whole("SCALABLE_MAX_SOCKETS", 50_000, least=1)
+SCALABLE_MAX_SOCKETS_PER_ROLE = given.whole("SCALABLE_MAX_SOCKETS_PER_ROLE", 20_000, least=1)
+SCALABLE_MAX_GRANTS = given.whole("SCALABLE_MAX_GRANTS", 100_000)
+SCALABLE_MAX_TOKENS = given.whole("SCALABLE_MAX_TOKENS", 100_000)
+SCALABLE_TOPICS_ENABLED = given.flag("SCALABLE_TOPICS_ENABLED", True)
+SCALABLE_READ_ONLY = given.flag("SCALABLE_READ_ONLY", False)
+SCALABLE_AUDIT_RETENTION_DAYS = given.whole("SCALABLE_AUDIT_RETENTION_DAYS", 365)
+SCALABLE_NODE_HEARTBEAT_SECONDS = given.number("SCALABLE_NODE_HEARTBEAT_SECONDS", 2, least=0.01)
+SCALABLE_NODE_TIMEOUT_SECONDS = given.number("SCALABLE_NODE_TIMEOUT_SECONDS", 10, least=0.01)
+SCALABLE_OPERATION_LEASE_SECONDS = given.number("SCALABLE_OPERATION_LEASE_SECONDS", 30, least=0.01)
+SCALABLE_OPERATION_SWEEP_SECONDS = given.number("SCALABLE_OPERATION_SWEEP_SECONDS", 5, least=0.01)
+SCALABLE_OPERATION_WAIT_SECONDS = given.number("SCALABLE_OPERATION_WAIT_SECONDS", 30)
+SCALABLE_SESSION_GRACE_SECONDS = given.number("SCALABLE_SESSION_GRACE_SECONDS", 60)
+SCALABLE_HANDOVER_SECONDS = given.number("SCALABLE_HANDOVER_SECONDS", 10)
+SCALABLE_RETENTION_SECONDS = given.whole("SCALABLE_RETENTION_SECONDS", 0)
+SCALABLE_AUTO_CREATE_TOPICS = given.flag("SCALABLE_AUTO_CREATE_TOPICS", False)
+SCALABLE_RETENTION_SWEEP_SECONDS = given.number("SCALABLE_RETENTION_SWEEP_SECONDS", 30, least=0.01)
+SCALABLE_ENTRY_BUCKET_BUDGET = given.whole("SCALABLE_ENTRY_BUCKET_BUDGET", 4, least=1)
+SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT = given.whole("SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT", 1_024, least=1)
+SCALABLE_AUTOSCALE_TICK_SECONDS = given.number("SCALABLE_AUTOSCALE_TICK_SECONDS", 1, least=0.01)
 SCALABLE_POLICY_DEFAULTS = policy_defaults(os.environ)
 SCALABLE_LOAD_CHANGE_THRESHOLD = change_threshold(os.environ)
-SCALABLE_FLAP_WINDOW_SECONDS = _number("SCALABLE_FLAP_WINDOW_SECONDS", 3_600)
-SCALABLE_METRICS_TOPICS = _whole("SCALABLE_METRICS_TOPICS", 50)
-SCALABLE_METRICS_SEGMENTS = _whole("SCALABLE_METRICS_SEGMENTS", 1_000)
-SCALABLE_METRICS_CACHE_SECONDS = _number("SCALABLE_METRICS_CACHE_SECONDS", 10)
-SCALABLE_WATCH_RESYNC_SECONDS = _number("SCALABLE_WATCH_RESYNC_SECONDS", 4)
-SCALABLE_HINTS_ENABLED = _flag("SCALABLE_HINTS_ENABLED", True)
-SCALABLE_MAX_FRAME_BYTES = _whole("SCALABLE_MAX_FRAME_BYTES", 8 * MIB)
-SCALABLE_MAX_MESSAGE_BYTES = _whole("SCALABLE_MAX_MESSAGE_BYTES", 5 * MIB)
-SCALABLE_PRODUCE_PERMITS = _whole("SCALABLE_PRODUCE_PERMITS", 64)
-SCALABLE_CONSUME_MAX_PERMITS = _whole("SCALABLE_CONSUME_MAX_PERMITS", 10_000)
-SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS = _number("SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS", 30)
-SCALABLE_SOCKET_HELLO_SECONDS = _number("SCALABLE_SOCKET_HELLO_SECONDS", 10)
-SCALABLE_SOCKET_SEND_SECONDS = _number("SCALABLE_SOCKET_SEND_SECONDS", 10)
-SCALABLE_WATCH_QUEUE_FRAMES = _whole("SCALABLE_WATCH_QUEUE_FRAMES", 64)
-SCALABLE_EXECUTOR_THREADS = _whole("SCALABLE_EXECUTOR_THREADS", 8)
-SCALABLE_SEGMENT_PORT = _text("SCALABLE_SEGMENT_PORT", "embedded")
-SCALABLE_REDIS_URL = _text("REDIS_URL", "redis://127.0.0.1:6379/0")
+SCALABLE_FLAP_WINDOW_SECONDS = given.number("SCALABLE_FLAP_WINDOW_SECONDS", 3_600)
+SCALABLE_METRICS_TOPICS = given.whole("SCALABLE_METRICS_TOPICS", 50)
+SCALABLE_METRICS_SEGMENTS = given.whole("SCALABLE_METRICS_SEGMENTS", 1_000)
+SCALABLE_METRICS_CACHE_SECONDS = given.number("SCALABLE_METRICS_CACHE_SECONDS", 10)
+SCALABLE_WATCH_RESYNC_SECONDS = given.number("SCALABLE_WATCH_RESYNC_SECONDS", 4, least=0.01)
+SCALABLE_HINTS_ENABLED = given.flag("SCALABLE_HINTS_ENABLED", True)
+SCALABLE_MAX_FRAME_BYTES = given.whole("SCALABLE_MAX_FRAME_BYTES", 8 * MIB, least=MIB // 16, most=16 * MIB)
+SCALABLE_MAX_MESSAGE_BYTES = given.whole("SCALABLE_MAX_MESSAGE_BYTES", 5 * MIB, least=1)
+if (_most := min(SCALABLE_MAX_FRAME_BYTES, MAX_BATCH_BYTES) * 7 // 8) < SCALABLE_MAX_MESSAGE_BYTES:
+    raise ImproperlyConfigured(
+        f"SCALABLE_MAX_MESSAGE_BYTES={SCALABLE_MAX_MESSAGE_BYTES} cannot be sent: {_most} is the most, seven"
+        " eighths of SCALABLE_MAX_FRAME_BYTES or of a batch (8 MiB), for keys and heads want room, too"
+    )
+SCALABLE_PRODUCE_PERMITS = given.whole("SCALABLE_PRODUCE_PERMITS", 64, least=1)
+SCALABLE_CONSUME_MAX_PERMITS = given.whole("SCALABLE_CONSUME_MAX_PERMITS", 10_000, least=1)
+SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS = given.number("SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS", 30, least=0.01)
+SCALABLE_SOCKET_HELLO_SECONDS = given.number("SCALABLE_SOCKET_HELLO_SECONDS", 10, least=0.01)
+SCALABLE_SOCKET_SEND_SECONDS = given.number("SCALABLE_SOCKET_SEND_SECONDS", 10, least=0.01)
+SCALABLE_WATCH_QUEUE_FRAMES = given.whole("SCALABLE_WATCH_QUEUE_FRAMES", 64, least=1)
+SCALABLE_EXECUTOR_THREADS = given.whole("SCALABLE_EXECUTOR_THREADS", 8, least=1)
+_segments_database_url = given.server("SCALABLE_SEGMENTS_DATABASE_URL", "", ("postgresql", "postgres"))
+SCALABLE_SEGMENT_PORT = "external" if _segments_database_url else "embedded"
+SCALABLE_REDIS_URL = given.server("REDIS_URL", "redis://127.0.0.1:6379/0", ("redis", "rediss"))
 SCALABLE_REDIS_PREFIX = "scalable:"
-SPARK_MASTER = _text("SPARK_MASTER", "local[2]")
+SPARK_MASTER = given.text("SPARK_MASTER", "local[2]")
 
 # Django
 
 DEBUG = False
-_secret_key = _secret("SCALABLE_SECRET_KEY")
+_secret_key = given.secret("SCALABLE_SECRET_KEY")
 SECRET_KEY = _secret_key or secrets.token_urlsafe(48)
 SCALABLE_SECRET_KEY_GIVEN = bool(_secret_key)
 _node = urlsplit(SCALABLE_NODE_URL)
 _is_encrypted = _node.scheme == "https"
-ALLOWED_HOSTS = [*_names("SCALABLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]"), _node.hostname or ""]
+ALLOWED_HOSTS = [*given.names("SCALABLE_ALLOWED_HOSTS", "127.0.0.1,localhost,[::1]"), _node.hostname or ""]
 ROOT_URLCONF = "scalable.urls"
 ASGI_APPLICATION = "scalable.asgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -200,12 +174,12 @@ TEMPLATES = [
 # nothing to serve: a pool would only make tooling wait for a server that is not there.
 DATABASES = {
     "default": _database(
-        _text("DATABASE_URL", "postgresql://127.0.0.1/scalable"),
-        pool_size=SCALABLE_EXECUTOR_THREADS + 2 if _text("DATABASE_URL") else 0,
+        _database_url or "postgresql://127.0.0.1/scalable",
+        pool_size=SCALABLE_EXECUTOR_THREADS + 2 if _database_url else 0,
     ),
 }
-if _text("SCALABLE_SEGMENTS_DATABASE_URL"):
-    DATABASES["segments"] = _database(_text("SCALABLE_SEGMENTS_DATABASE_URL"), pool_size=4)
+if _segments_database_url:
+    DATABASES["segments"] = _database(_segments_database_url, pool_size=4)
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -228,20 +202,17 @@ AUTH_PASSWORD_VALIDATORS = [
 SESSION_COOKIE_NAME = f"scalable_session_{_node.port or _node.scheme}"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _flag("SCALABLE_SECURE_COOKIES", _is_encrypted)
-SESSION_COOKIE_AGE = _whole("SCALABLE_SESSION_SECONDS", 12 * 3600)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = given.flag("SCALABLE_SECURE_COOKIES", _is_encrypted)
+SESSION_COOKIE_AGE = given.whole("SCALABLE_SESSION_SECONDS", 12 * 3600, least=1)
 CSRF_COOKIE_SAMESITE = "Lax"
-CSRF_TRUSTED_ORIGINS = [SCALABLE_NODE_URL, *_names("SCALABLE_TRUSTED_ORIGINS", "")]
+CSRF_TRUSTED_ORIGINS = [SCALABLE_NODE_URL, *given.origins("SCALABLE_TRUSTED_ORIGINS")]
 SECURE_REFERRER_POLICY = "same-origin"
-SECURE_SSL_REDIRECT = _flag("SCALABLE_REDIRECT_TO_HTTPS", _is_encrypted)
+SECURE_SSL_REDIRECT = given.flag("SCALABLE_REDIRECT_TO_HTTPS", _is_encrypted)
 SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]  # probes come past the proxy
 _is_lasting = _is_encrypted and _node.hostname != "localhost"
-SECURE_HSTS_SECONDS = _whole("SCALABLE_HSTS_SECONDS", 31_536_000 if _is_lasting else 0)
+SECURE_HSTS_SECONDS = given.whole("SCALABLE_HSTS_SECONDS", 31_536_000 if _is_lasting else 0)
 # Whether other hosts of the domain are encrypted is not for this product to say.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
-SECURE_PROXY_SSL_HEADER = (
-    ("HTTP_X_FORWARDED_PROTO", "https") if _flag("SCALABLE_BEHIND_PROXY", False) else None
-)
 X_FRAME_OPTIONS = "DENY"
 DATA_UPLOAD_MAX_MEMORY_SIZE = SCALABLE_MAX_FRAME_BYTES
 
@@ -283,7 +254,7 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker outlasts its broker, however long that is away
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "global_keyprefix": f"{SCALABLE_REDIS_PREFIX}celery:",
-    "visibility_timeout": _whole("SCALABLE_TASK_VISIBILITY_SECONDS", 300),
+    "visibility_timeout": given.whole("SCALABLE_TASK_VISIBILITY_SECONDS", 300, least=1),
     "socket_connect_timeout": 5,
     "socket_keepalive": True,
 }
@@ -303,6 +274,7 @@ CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = True
 CELERY_RESULT_BACKEND = None
 CELERY_TIMEZONE = TIME_ZONE
 
+_LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -320,11 +292,11 @@ LOGGING = {
     "handlers": {
         "console": {
             "class": "logging.StreamHandler",
-            "formatter": "json" if _text("SCALABLE_LOG_FORMAT", "line") == "json" else "line",
+            "formatter": given.choice("SCALABLE_LOG_FORMAT", "line", ("line", "json")),
             "filters": ["trace"],
         }
     },
-    "root": {"handlers": ["console"], "level": _text("SCALABLE_LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": given.choice("SCALABLE_LOG_LEVEL", "INFO", _LOG_LEVELS)},
     "loggers": {
         # A line for each beat of the clock would bury everything else.
         **{name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},

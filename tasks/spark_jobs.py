@@ -27,13 +27,11 @@ from scalable.domain.jobs import Counts, JobKind, JobState
 from scalable.services import jobs
 from scalable.services.jobs import Go
 from scalable.store.jobs import JobView
+from spark.withheld import WITHHELD
 from tasks.runner import runner_name
 
 logger = logging.getLogger("tasks.spark_jobs")
 
-WITHHELD = frozenset(
-    {"DATABASE_URL", "PGPASSWORD", "REDIS_URL", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"}
-)
 LONGEST_SECONDS = 6 * 3600
 PATIENCE_SECONDS = 30
 POLL_SECONDS = 0.5

@@ -1,4 +1,4 @@
-"""Which adapter keeps the segments, by the setting SCALABLE_SEGMENT_PORT."""
+"""Which adapter keeps the segments: that of a second database where the settings name one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -26,15 +26,12 @@ class Plane:
 def plane(request: pytest.FixtureRequest, service_environment: dict[str, str]) -> Iterator[Plane]:
     """The data plane inside the metadata database, then one in a database of its own."""
     if request.param == "embedded":
-        port, environment = EmbeddedSegments(), {"SCALABLE_SEGMENT_PORT": "embedded"}
+        port, environment = EmbeddedSegments(), {}
     else:
         port = request.getfixturevalue("external_port")
         name = request.getfixturevalue("external_database")
         url = urlsplit(service_environment["DATABASE_URL"])._replace(path=f"/{name}")
-        environment = {
-            "SCALABLE_SEGMENT_PORT": "external",
-            "SCALABLE_SEGMENTS_DATABASE_URL": urlunsplit(url),
-        }
+        environment = {"SCALABLE_SEGMENTS_DATABASE_URL": urlunsplit(url)}
     with use_port(port):
         yield Plane(port, environment)
 

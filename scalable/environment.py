@@ -1,0 +1,158 @@
+"""Reads settings from the environment; one that cannot be read ends the process, and the error names it.
+
+A secret's value is never part of the error.
+"""
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import SplitResult, urlsplit
+
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from django.core.exceptions import ImproperlyConfigured
+
+FLAGS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+T = TypeVar("T")
+
+
+def text(name: str, default: str = "") -> str:
+    """Give a setting as it stands there; one that is empty counts as absent."""
+    return os.environ.get(name) or default
+
+
+def flag(name: str, default: bool) -> bool:
+    """Read `true` or `false`. Raises ImproperlyConfigured."""
+    value = text(name, str(default)).strip().lower()
+    if value not in FLAGS:
+        raise _unreadable(name, "it is neither true nor false", value)
+    return FLAGS[value]
+
+
+def number(name: str, default: float, *, least: float = 0) -> float:
+    """Read a number from `least` on. Raises ImproperlyConfigured."""
+    value = _read(name, float, default, "it is no number")
+    if not (math.isfinite(value) and value >= least):
+        raise _unreadable(name, f"it is not a number from {least:g} on", text(name))
+    return value
+
+
+def whole(name: str, default: int, *, least: int = 0, most: int | None = None) -> int:
+    """Read a whole number from `least` to `most`. Raises ImproperlyConfigured."""
+    value = _read(name, int, default, "it is no whole number")
+    if value < least or (most is not None and value > most):
+        limits = f"from {least} on" if most is None else f"from {least} to {most}"
+        raise _unreadable(name, f"it is not a whole number {limits}", text(name))
+    return value
+
+
+def choice(name: str, default: str, known: Sequence[str]) -> str:
+    """Read one of the known words, in capitals or not. Raises ImproperlyConfigured."""
+    value = text(name, default).strip()
+    for each in known:
+        if each.lower() == value.lower():
+            return each
+    raise _unreadable(name, f"it is none of {', '.join(known)}", value)
+
+
+def names(name: str, default: str) -> list[str]:
+    """Read a list with commas."""
+    return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+def origins(name: str) -> list[str]:
+    """Read a list of addresses of sites. Raises ImproperlyConfigured."""
+    found = names(name, "")
+    for each in found:
+        _site(name, each)
+    return found
+
+
+def site(name: str, default: str) -> str:
+    """Read an address of `http` or `https`, with a host and perhaps a port. Raises ImproperlyConfigured."""
+    address = text(name, default).rstrip("/")
+    _site(name, address)
+    return address
+
+
+def server(name: str, default: str, schemes: Sequence[str]) -> str:
+    """Read the address of a server, which may hold its password. Raises ImproperlyConfigured."""
+    address = text(name, default)
+    parts = _split(address)
+    if not address or (parts is not None and parts.scheme in schemes):
+        return address
+    raise ImproperlyConfigured(f"{name} cannot be read: it is no address that begins with {schemes[0]}://")
+
+
+def secret(name: str) -> str:
+    """Read a secret, or the file of `<name>_FILE`, which is nobody else's. Raises ImproperlyConfigured."""
+    path = text(f"{name}_FILE")
+    if text(name) or not path:
+        return text(name)
+    content = _content(f"{name}_FILE", path)
+    if Path(path).stat().st_mode & 0o077:
+        raise ImproperlyConfigured(f"{name}_FILE={path} can be read by others: chmod 600 it")
+    if not content:
+        raise ImproperlyConfigured(f"{name}_FILE={path} is empty")
+    return content
+
+
+def public_key(name: str) -> str:
+    """Read a public key (PEM), or the file that `<name>_FILE` names. Raises ImproperlyConfigured."""
+    path = text(f"{name}_FILE")
+    content = _content(f"{name}_FILE", path) if path else text(name)
+    try:
+        if content:
+            load_pem_public_key(content.encode())
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} cannot be read: it is no public key in PEM") from None
+    return content
+
+
+def file(name: str) -> str:
+    """Read the path of a file that is there. Raises ImproperlyConfigured."""
+    path = text(name)
+    if path:
+        _content(name, path)
+    return path
+
+
+def _read(name: str, convert: Callable[[str], T], default: T, problem: str) -> T:
+    try:
+        return convert(text(name)) if text(name) else default
+    except ValueError:
+        raise _unreadable(name, problem, text(name)) from None
+
+
+def _content(name: str, path: str) -> str:
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ImproperlyConfigured(f"{name}={path} cannot be read: {problem}") from None
+
+
+def _site(name: str, address: str) -> None:
+    parts = _split(address)
+    if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise _unreadable(name, "it is no address like https://topics.example.com:8443", address)
+    if parts.path or parts.query or parts.fragment or parts.username is not None:
+        raise _unreadable(name, "it has more than scheme, host and port", address)
+
+
+def _split(address: str) -> SplitResult | None:
+    """Take an address apart; None when it cannot be one."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def _unreadable(name: str, problem: str, value: str) -> ImproperlyConfigured:
+    return ImproperlyConfigured(f"{name}={value} cannot be read: {problem}")
