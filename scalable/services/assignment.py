@@ -146,25 +146,6 @@ class Release:
 Refusal = SegmentNotOwned | GenerationSuperseded
 
 
-def release_segment(
-    *,
-    subscription_id: int,
-    consumer: str,
-    segment_id: int,
-    generation: int,
-    bucket: int = 0,
-    position: int | None = None,
-) -> None:
-    """Pass a segment or entry bucket on when its owner has acknowledged what it was given.
-
-    Raises SegmentNotOwned, GenerationSuperseded, SubscriptionNotFound.
-    """
-    release = Release(consumer, segment_id, generation, bucket, position)
-    (refusal,) = release_segments(subscription_id=subscription_id, releases=[release])
-    if refusal is not None:
-        raise refusal
-
-
 def release_segments(*, subscription_id: int, releases: Sequence[Release]) -> list[Refusal | None]:
     """Pass on what these releases name, and give for each why it was refused; raises SubscriptionNotFound."""
     with transaction.atomic():

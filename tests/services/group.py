@@ -97,16 +97,20 @@ class Group:
         return {key.segment_id: owner for key, owner in self.bucket_owners().items()}
 
     def release(
-        self, consumer: str, segment_id: int, *, generation: int | None = None, bucket: int = 0
+        self,
+        consumer: str,
+        segment_id: int,
+        *,
+        generation: int | None = None,
+        bucket: int = 0,
+        position: int | None = None,
     ) -> None:
+        """Pass one on; raises what it is refused for."""
         held = self.generation(segment_id, bucket) if generation is None else generation
-        assignment.release_segment(
-            subscription_id=self.subscription_id,
-            consumer=consumer,
-            segment_id=segment_id,
-            generation=held,
-            bucket=bucket,
-        )
+        release = assignment.Release(consumer, segment_id, held, bucket, position)
+        (refusal,) = assignment.release_segments(subscription_id=self.subscription_id, releases=[release])
+        if refusal is not None:
+            raise refusal
 
     def release_all(self, consumer: str) -> None:
         """Give up what is asked for."""

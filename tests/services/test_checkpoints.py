@@ -16,7 +16,6 @@ from scalable.domain.operations import OperationKind
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.registry import segment_port
 from scalable.services import (
-    assignment,
     checkpoints,
     controller,
     membership,
@@ -143,13 +142,7 @@ def test_a_checkpoint_of_another_topic_changes_nothing() -> None:
 
 def test_the_next_owner_goes_on_where_the_last_one_stopped() -> None:
     group = split_group()
-    assignment.release_segment(
-        subscription_id=group.subscription_id,
-        consumer="a",
-        segment_id=0,
-        generation=group.generation(0),
-        position=2,
-    )
+    group.release("a", 0, position=2)
     group.leave("a")
     group.join("b")
     assert [owned.position for owned in group.view("b").segments] == [2]
@@ -243,13 +236,7 @@ def test_a_segment_that_never_was_is_refused() -> None:
 
 def test_a_reader_without_a_position_begins_where_the_last_owner_stopped() -> None:
     group = split_group()
-    assignment.release_segment(
-        subscription_id=group.subscription_id,
-        consumer="a",
-        segment_id=0,
-        generation=group.generation(0),
-        position=2,
-    )
+    group.release("a", 0, position=2)
     right = subscriptions.reading_right(
         subscription=group.subscription, consumer="a", segment_id=0, generation=group.generation(0)
     )
