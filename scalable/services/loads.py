@@ -93,7 +93,8 @@ def report_loads(*, reporter: str, watermark_ms: int, loads: Sequence[Mapping[st
 def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
     """Set one-minute tiles (ReportedTile bodies) by topic, minute and segment, and roll up what they change.
 
-    A repeat replaces what was there. A minute that its ring has let go changes nothing: what was rolled up of
+    A repeat replaces what was there, unless that was observed for longer: a pipeline that began anew may have
+    seen a part of its first minute. A minute that its ring has let go changes nothing: what was rolled up of
     it could not be made anew. Sealed segments count: their last minute is reported after the seal. Raises
     LoadReportUnreadable.
     """
@@ -107,8 +108,10 @@ def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
         if key[0] in existing and names.get(tile.incarnation) == tile.topic
     }
     kept = {key: tile for key, tile in known.items() if tile.minute_ms >= MINUTES.start_ms(now_ms)}
+    observed = store.observed_minutes(kept)
+    kept = {key: tile for key, tile in kept.items() if tile.observed_ms >= observed.get(key, 0)}
     store.write_tiles((tile.incarnation, _tile(tile)) for tile in kept.values())
-    _roll_up(kept, now_ms)
+    _roll_up({key: tile.observed_ms for key, tile in kept.items()}, now_ms)
     rings.trim(now_ms=now_ms, limit=_DELETED_TILES_PER_REPORT)
     evaluations.mark_tiles({tile.incarnation for tile in kept.values()})
     return ReportOutcome(
@@ -116,9 +119,20 @@ def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
     )
 
 
-def _roll_up(minutes: Collection[tuple[SegmentRef, int]], now_ms: int) -> None:
-    """Make the coarser tiles anew that have these minutes; the running minute waits until it is over."""
-    over = [(ref, minute_ms) for ref, minute_ms in minutes if minute_ms + MINUTE_MS <= now_ms]
+def _roll_up(minutes: Mapping[tuple[SegmentRef, int], int], now_ms: int) -> None:
+    """Make the coarser tiles anew that have these minutes; the running minute waits until it is over.
+
+    The pipeline's clock may be ahead: what it observed to the end is over, and with a minute that is over
+    comes the one before, which may have ended while it was still running here.
+    """
+    first_ms = MINUTES.start_ms(now_ms)
+    over = {
+        (ref, each_ms)
+        for (ref, minute_ms), observed_ms in minutes.items()
+        if observed_ms == MINUTE_MS or minute_ms + MINUTE_MS <= now_ms
+        for each_ms in (minute_ms - MINUTE_MS, minute_ms)
+        if each_ms >= first_ms
+    }
     for ring, finer in COARSER:
         rings.roll_up({(ref, ring.block_ms(minute_ms)) for ref, minute_ms in over}, ring=ring, finer=finer)
 

@@ -1,10 +1,11 @@
 """Rows of segment loads, the pipeline's watermark and the tiles of the map."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.db import connection
 from django.db.models import Exists, Max, OuterRef, Q, Sum
 
 from scalable.domain.load import LoadRecord, SegmentRates
@@ -16,6 +17,17 @@ from scalable.store.clock import milliseconds, moment
 SegmentRef = tuple[int, int]
 """A topic's incarnation and the id of one of its segments."""
 
+_ROWS_AT_ONCE = 2_000
+_RECENT = """
+SELECT tile.topic_id, tile.segment_id, tile.minute, tile.observed_ms,
+       CASE WHEN active.segment_id IS NULL OR tile.minute >= %(parts_since)s THEN tile.mean
+            ELSE ARRAY[(SELECT sum(part) FROM unnest(tile.mean) AS part)] END
+FROM unnest(%(topics)s::bigint[], %(since)s::timestamptz[]) AS wanted (topic_id, since)
+JOIN scalable_loadtile AS tile
+  ON tile.topic_id = wanted.topic_id AND tile.span_minutes = 1 AND tile.minute >= wanted.since
+LEFT JOIN unnest(%(active_topics)s::bigint[], %(active_segments)s::bigint[]) AS active (topic_id, segment_id)
+  ON active.topic_id = tile.topic_id AND active.segment_id = tile.segment_id
+"""
 _RATE_FIELDS = ["msg_rate_in", "bytes_rate_in", "msg_rate_out", "bytes_rate_out"]
 
 
@@ -125,6 +137,20 @@ def newest_watermark_ms() -> int | None:
     return None if newest is None else milliseconds(newest)
 
 
+def observed_minutes(minutes: Collection[tuple[SegmentRef, int]]) -> dict[tuple[SegmentRef, int], int]:
+    """For how many ms each of the minutes was observed that have a one-minute tile, by segment and start."""
+    rows = LoadTile.objects.filter(
+        topic_id__in={ref[0] for ref, _ in minutes},
+        minute__in={moment(minute_ms) for _, minute_ms in minutes},
+        span_minutes=1,
+    )
+    found = rows.values_list("topic_id", "segment_id", "minute", "observed_ms")
+    return {
+        ((topic_id, segment_id), milliseconds(minute)): observed_ms
+        for topic_id, segment_id, minute, observed_ms in found
+    }
+
+
 def write_tiles(tiles: Iterable[tuple[int, Tile]]) -> None:
     """Set tiles by (topic, minute, segment); a tile that was there is replaced."""
     LoadTile.objects.bulk_create(
@@ -147,13 +173,26 @@ def read_tiles(topic_id: int, *, first: datetime, last: datetime, limit: int) ->
     ]
 
 
-def recent_tiles(topic_ids: Collection[int], *, since: datetime, limit: int) -> Iterable[tuple[int, Tile]]:
-    """The newest `limit` one-minute tiles of topics since a minute, each with its topic."""
-    rows = LoadTile.objects.filter(topic_id__in=topic_ids, span_minutes=1, minute__gte=since).order_by(
-        "-minute"
-    )
-    for row in rows[:limit]:
-        yield row.topic_id, Tile(row.segment_id, milliseconds(row.minute), tuple(row.mean), tuple(row.peak))
+def recent_tiles(
+    since: Mapping[int, datetime], *, active: Collection[SegmentRef], parts_since: datetime
+) -> Iterator[tuple[int, Tile]]:
+    """All one-minute tiles of each topic since a minute of its own, each with its topic, without peaks.
+
+    Of segments that are still active the mean is told in one, not in parts, where older than `parts_since`.
+    """
+    given: dict[str, Any] = {
+        "topics": list(since),
+        "since": list(since.values()),
+        "active_topics": [topic_id for topic_id, _ in active],
+        "active_segments": [segment_id for _, segment_id in active],
+        "parts_since": parts_since,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_RECENT, given)
+        while rows := cursor.fetchmany(_ROWS_AT_ONCE):
+            for topic_id, segment_id, minute, observed_ms, mean in rows:
+                tile = Tile(segment_id, milliseconds(minute), tuple(mean), (), observed_ms=observed_ms)
+                yield topic_id, tile
 
 
 def _load_record(row: SegmentLoad) -> LoadRecord:

@@ -287,7 +287,7 @@ class TestTiles:
         for span, age_hours in ((1, 4), (10, 50), (60, 31 * 24)):
             minute = moment((recent_ms - age_hours * 60 * MINUTE_MS) // 3_600_000 * 3_600_000)
             LoadTile.objects.create(**mine, span_minutes=span, observed_ms=60_000, minute=minute)
-        refused = loads.report_tiles(tiles=[tile(topic, old_ms), tile(topic, recent_ms)])
+        refused = loads.report_tiles(tiles=[tile(topic, old_ms), tile(topic, recent_ms, observedMs=1)])
         assert refused == ReportOutcome(written=1, unchanged=1, unknown=0)
         assert LoadTile.objects.filter(topic_id=topic.incarnation).count() == 1
         found = loads.tiles(name=topic.name, from_ms=0, to_ms=recent_ms)

@@ -51,6 +51,29 @@ def test_a_ring_holds_a_bounded_number_of_tiles() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ([60_000, 12_000], 60_000),
+        ([12_000, 60_000], 60_000),
+        ([12_000, 12_000], 12_000),
+        ([5_000, 30_000, 60_000, 60_000, 1, 59_999], 60_000),
+    ],
+)
+def test_of_a_minute_what_was_observed_for_longest_stays_and_then_the_newest(
+    told: list[int], kept: int
+) -> None:
+    topic = make_topic("replaced", segments=1)
+    minute_ms = (milliseconds(database_now()) // HOUR_MS - 1) * HOUR_MS
+    for rate, observed_ms in enumerate(told, start=1):
+        loads.report_tiles(tiles=[reported(topic, minute_ms, rate, observed_ms)])
+    newest = max(rate for rate, observed_ms in enumerate(told, start=1) if observed_ms == kept)
+    for span in (1, 10, 60):
+        found = row(topic, span, minute_ms)
+        assert (found.observed_ms, found.mean[0]) == (kept, newest)
+
+
+@pytest.mark.django_db(transaction=True)
 class TestRollUp:
     def test_minutes_become_tens_and_hours_exactly_in_whatever_order(self) -> None:
         topic = make_topic("rolled", segments=1)
@@ -62,7 +85,8 @@ class TestRollUp:
             for number in range(60)
             if number not in (25, 26)  # minutes without samples have no tile
         ]
-        for part in (bodies[40:], bodies[:10], bodies[5:45], [reported(topic, hour_ms, 99.0)], bodies[:1]):
+        wrong = reported(topic, hour_ms, 99.0, observed[0])
+        for part in (bodies[40:], bodies[:10], bodies[5:45], [wrong], bodies[:1]):
             loads.report_tiles(tiles=part)
         known = [number for number in range(60) if number not in (25, 26)]
         for minutes in (10, 60):
@@ -78,8 +102,40 @@ class TestRollUp:
     def test_the_running_minute_waits_until_it_is_over(self) -> None:
         topic = make_topic("running", segments=1)
         running_ms = milliseconds(database_now()) // MINUTE_MS * MINUTE_MS
-        loads.report_tiles(tiles=[reported(topic, running_ms + MINUTE_MS, 1.0)])
+        loads.report_tiles(tiles=[reported(topic, running_ms + MINUTE_MS, 1.0, 59_999)])
         assert set(LoadTile.objects.values_list("span_minutes", flat=True)) == {1}
+
+    @pytest.mark.parametrize("ahead_minutes", [1, 2, 10])
+    def test_a_pipeline_whose_clock_is_ahead_leaves_no_minute_out(self, ahead_minutes: int) -> None:
+        topic = make_topic("ahead", segments=1)
+        start_ms = (milliseconds(database_now()) // MINUTE_MS + ahead_minutes) * MINUTE_MS
+        minutes = range(start_ms, start_ms + 3 * MINUTE_MS, MINUTE_MS)
+        for minute_ms in minutes:
+            loads.report_tiles(tiles=[reported(topic, minute_ms, 1.0)])
+        for span in (10, 60):
+            found = LoadTile.objects.filter(topic_id=topic.incarnation, span_minutes=span)
+            assert sum(tile.observed_ms for tile in found) == 3 * MINUTE_MS
+
+    @pytest.mark.parametrize("hours_ago", [0, 1])
+    def test_a_minute_that_was_told_while_it_ran_is_rolled_up_with_the_next(self, hours_ago: int) -> None:
+        topic = make_topic("told-early", segments=1)
+        now_ms = milliseconds(database_now())
+        last_ms = (now_ms // HOUR_MS - hours_ago) * HOUR_MS
+        first_ms = last_ms - MINUTE_MS  # of another hour
+        mine = {"topic_id": topic.incarnation, "segment_id": 0, "mean": [1.0] * 32, "peak": [1.0] * 32}
+        LoadTile.objects.create(**mine, span_minutes=1, minute=moment(first_ms), observed_ms=20_000)
+        loads.report_tiles(tiles=[reported(topic, last_ms, 1.0)])
+        assert row(topic, 60, last_ms - HOUR_MS).observed_ms == 20_000
+
+    def test_a_minute_after_the_end_of_its_ring_takes_nothing_from_what_is_older(self) -> None:
+        topic = make_topic("oldest", segments=1)
+        first_ms = MINUTES.start_ms(milliseconds(database_now()))
+        mine = {"topic_id": topic.incarnation, "segment_id": 0, "mean": [1.0] * 32, "peak": [1.0] * 32}
+        for span, start_ms in ((1, first_ms - MINUTE_MS), (10, first_ms - 10 * MINUTE_MS)):
+            LoadTile.objects.create(**mine, span_minutes=span, minute=moment(start_ms), observed_ms=60_000)
+        LoadTile.objects.filter(span_minutes=10).update(observed_ms=600_000)
+        loads.report_tiles(tiles=[reported(topic, first_ms, 1.0)])
+        assert row(topic, 10, first_ms - 10 * MINUTE_MS).observed_ms == 600_000
 
     def test_each_moment_is_told_by_the_finest_ring_that_has_it(self) -> None:
         topic = make_topic("layered", segments=1)
