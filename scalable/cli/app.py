@@ -33,7 +33,7 @@ from scalable.cli import (
     watch,
     watch_topics,
 )
-from scalable.cli.output import INTERRUPTED, Output, report
+from scalable.cli.output import INTERRUPTED, Output, report, report_mistake
 from scalable.cli.session import DEFAULT_URL, Session, default_config_file, find_token, read_config
 from scalable.client import ConnectionLost
 from scalable.domain.errors import ScalableError
@@ -66,8 +66,8 @@ MODULES = (
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.option("--url", envvar="SCALABLE_URL", help="Address of a node, or several with commas.")
-@click.option("--token", envvar="SCALABLE_TOKEN", help="Bearer token; better by environment or file.")
-@click.option("--token-file", envvar="SCALABLE_TOKEN_FILE", help="File that holds the token alone.")
+@click.option("--token", help="Bearer token; better by SCALABLE_TOKEN or a file.")
+@click.option("--token-file", help="File that holds the token alone (SCALABLE_TOKEN_FILE).")
 @click.option("--config", "config_file", envvar="SCALABLE_CONFIG", help="TOML file with url and token_file.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--timeout", "timeout_seconds", type=float, default=40.0, show_default=True, help="Seconds.")
@@ -110,8 +110,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.ClickException as error:
-        error.show()
-        return error.exit_code
+        return report_mistake(error, as_json=as_json)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except (ScalableError, ConnectionLost) as error:
@@ -121,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _wants_json(arguments: Sequence[str]) -> bool:
     """Tell it before the options are read: a mistake among them is reported in the same form."""
-    return "--output=json" in arguments or any(
+    return not {"--output=json", "-ojson"}.isdisjoint(arguments) or any(
         flag in ("-o", "--output") and value == "json" for flag, value in pairwise(arguments)
     )
 

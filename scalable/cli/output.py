@@ -84,7 +84,7 @@ def report(error: ScalableError | ConnectionLost, *, as_json: bool) -> int:
     """Print an error on stderr as REST gives it, and give the exit status."""
     body = error.to_json() if isinstance(error, ScalableError) else _unreachable(error)
     if as_json:
-        click.echo(json.dumps(body, ensure_ascii=False), err=True)
+        _complain(body)
     else:
         click.echo(f"error: {body['reason']} [{body['code']}]", err=True)
         if body["hint"]:
@@ -92,6 +92,27 @@ def report(error: ScalableError | ConnectionLost, *, as_json: bool) -> int:
     if isinstance(error, ConnectionLost):
         return UNREACHABLE
     return NO_ACCESS if isinstance(error, Unauthenticated | Forbidden) else REFUSED
+
+
+def report_mistake(error: click.ClickException, *, as_json: bool) -> int:
+    """Print on stderr what is wrong with the command line, or with this machine, and give the exit status."""
+    if not as_json:
+        error.show()
+        return error.exit_code
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    _complain(
+        {
+            "code": "usage" if isinstance(error, click.UsageError) else "failed",
+            "reason": error.format_message(),
+            "fields": {},
+            "hint": f"{context.command_path} --help explains it." if context else "",
+        }
+    )
+    return error.exit_code
+
+
+def _complain(body: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(body, ensure_ascii=False), err=True)
 
 
 def _unreachable(error: ConnectionLost) -> dict[str, Any]:

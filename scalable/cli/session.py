@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -50,10 +51,7 @@ def default_config_file() -> Path:
 
 
 def read_config(path: Path, *, required: bool) -> dict[str, str]:
-    """Read `url`, `token`, `token_file` from a TOML file; raises UsageError.
-
-    A file with a token in it that others may read is refused, as ssh refuses a key.
-    """
+    """Read `url`, `token`, `token_file` from a TOML file; raises UsageError."""
     if not path.exists() and not required:
         return {}
     try:
@@ -63,26 +61,40 @@ def read_config(path: Path, *, required: bool) -> dict[str, str]:
     unknown = sorted(set(values) - KNOWN)
     if unknown or not all(isinstance(value, str) for value in values.values()):
         raise click.UsageError(f"{path}: only the texts url, token and token_file are known; not {unknown}")
-    if "token" in values and path.stat().st_mode & 0o077:
-        raise click.UsageError(f"{path} holds a token and others may read it; chmod 600 {path}")
+    if "token" in values:
+        _refuse_others(path)
     return values
 
 
-def find_token(given: str | None, token_file: str | None, config: dict[str, str]) -> str:
-    """Give the token of the first that has one: option or environment, file, settings; empty for none."""
-    if given:
-        return given
-    if token_file or "token" not in config:
-        name = token_file or config.get("token_file")
-        return _read_token(Path(name).expanduser()) if name else ""
-    return config["token"]
+def find_token(token: str | None, token_file: str | None, config: dict[str, str]) -> str:
+    """Give the token of options, else of the environment, else of the settings; empty for none.
+
+    Each of them names it or the file that holds it. Raises UsageError.
+    """
+    if token and token_file:
+        raise click.UsageError("give either --token or --token-file")
+    environment = os.environ.get("SCALABLE_TOKEN"), os.environ.get("SCALABLE_TOKEN_FILE")
+    for given, path in ((token, token_file), environment, (config.get("token"), config.get("token_file"))):
+        if given or path:
+            return given or _read_token(Path(path or "").expanduser())
+    return ""
 
 
 def _read_token(path: Path) -> str:
+    """Read a file that holds a token alone, and that nobody else may read. Raises UsageError."""
     try:
-        return path.read_text(encoding="utf-8").strip()
+        token = path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
         raise click.UsageError(f"the token file {path} cannot be read: {error}") from error
+    _refuse_others(path)
+    return token
+
+
+def _refuse_others(path: Path) -> None:
+    """Refuse a file with a token in it that others may read, as ssh refuses a key. Raises UsageError."""
+    mode = path.stat().st_mode
+    if stat.S_ISREG(mode) and mode & 0o077:  # a pipe is whoever made it
+        raise click.UsageError(f"{path} holds a token and others may read it; chmod 600 {path}")
 
 
 def with_admin(command: Callable[Concatenate[Session, Admin, P], T]) -> Callable[P, T]:

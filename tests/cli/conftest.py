@@ -38,7 +38,8 @@ def offline_command(
 ) -> Command:
     """Run `scalable-topics` where no node is, and nobody has a token."""
     monkeypatch.setenv("SCALABLE_URL", "http://127.0.0.1:1")
-    monkeypatch.delenv("SCALABLE_TOKEN", raising=False)
+    for name in ("SCALABLE_TOKEN", "SCALABLE_TOKEN_FILE", "SCALABLE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
 
     def call(*arguments: str) -> Result:

@@ -9,13 +9,14 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import count
+from itertools import combinations, count
 from pathlib import Path
 
 import pytest
 
 from launch.process import ManagedProcess
 from scalable.cli.app import command as root
+from scalable.cli.session import find_token
 from tests.cli.conftest import Command
 from tests.processes import LiveNode, token
 
@@ -129,6 +130,16 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
     result = offline_command(*arguments)
     assert result.status == 2, result
     assert not result.out
+    for_scripts = offline_command("-o", "json", *arguments)
+    assert (for_scripts.status, for_scripts.out, for_scripts.error["code"]) == (2, "", "usage")
+    assert set(for_scripts.error) == {"code", "reason", "fields", "hint"}
+    assert for_scripts.error["reason"]
+
+
+@pytest.mark.parametrize("words", [("-ojson",), ("-o", "json"), ("--output", "json"), ("--output=json",)])
+def test_scripts_may_ask_for_json_in_each_spelling(offline_command: Command, words: tuple[str, ...]) -> None:
+    assert offline_command(*words, "no-such-command").error["code"] == "usage"
+    assert offline_command(*words, "list", "public/default").error["code"] == "unreachable"
 
 
 def test_errors_are_those_of_rest_with_a_status_of_their_own(command: Command, topic: str) -> None:
@@ -188,6 +199,81 @@ def test_a_config_file_says_where_and_who(
     assert command("--config", str(config), "list", "public/default").status == 0
     config.write_text('unknown = "1"\n')
     assert command("--config", str(config), "list", "public/default").status == 2
+
+
+class Where:
+    """The places that a token may come from, each with one of its own, which no node is asked about."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder, self._environment = folder, monkeypatch
+        monkeypatch.delenv("SCALABLE_TOKEN", raising=False)
+        monkeypatch.delenv("SCALABLE_TOKEN_FILE", raising=False)
+
+    def file(self, name: str, content: str = "", *, mode: int = 0o600) -> str:
+        path = self._folder / name
+        path.write_text(content or f"{name}\n")
+        path.chmod(mode)
+        return str(path)
+
+    def given(self, place: str) -> tuple[str | None, str | None, dict[str, str]]:
+        """Put a token there, and give what `find_token` is told of it."""
+        if place == "SCALABLE_TOKEN":
+            self._environment.setenv(place, place)
+        if place == "SCALABLE_TOKEN_FILE":
+            self._environment.setenv(place, self.file(place))
+        return (
+            place if place == "--token" else None,
+            self.file(place) if place == "--token-file" else None,
+            {"token": place} if place == "token" else {},
+        )
+
+
+PLACES = ("--token", "--token-file", "SCALABLE_TOKEN", "SCALABLE_TOKEN_FILE", "token")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [pair for pair in combinations(PLACES, 2) if pair != ("--token", "--token-file")]
+)
+def test_an_option_comes_before_the_environment_and_that_before_a_file_of_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, second: str
+) -> None:
+    where = Where(tmp_path, monkeypatch)
+    token, token_file, config = (
+        one or other for one, other in zip(where.given(first), where.given(second), strict=True)
+    )
+    assert find_token(token, token_file, config) == first  # type: ignore[arg-type]
+
+
+def test_two_options_that_name_a_token_are_refused(offline_command: Command) -> None:
+    refused = offline_command("--token", "a", "--token-file", "b", "list", "public/default")
+    assert (refused.status, "either --token or --token-file" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660, 0o644])
+@pytest.mark.parametrize("place", ["--token-file", "SCALABLE_TOKEN_FILE", "token_file", "token"])
+def test_a_file_that_holds_a_token_is_refused_while_others_may_read_it(
+    offline_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, mode: int
+) -> None:
+    where = Where(tmp_path, monkeypatch)
+    is_config = place == "token"
+    file = where.file("held", 'token = "t"\n' if is_config else "t\n", mode=mode)
+    settings = file if is_config else where.file("settings", f'token_file = "{file}"\n')
+    options = {"--token-file": ("--token-file", file), "SCALABLE_TOKEN_FILE": ()}
+    if place == "SCALABLE_TOKEN_FILE":
+        monkeypatch.setenv(place, file)
+    arguments = (*options.get(place, ("--config", settings)), "list", "public/default")
+    refused = offline_command(*arguments)
+    assert (refused.status, f"chmod 600 {file}" in refused.err) == (2, True)
+    Path(file).chmod(0o600)
+    assert offline_command(*arguments).status == 3  # no node is there
+
+
+def test_a_token_comes_through_a_pipe(offline_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"token\n")
+    os.close(writing)
+    assert find_token(None, f"/dev/fd/{reading}", {}) == "token"
+    os.close(reading)
 
 
 def test_lines_are_sent_and_read_back(
