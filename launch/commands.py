@@ -10,14 +10,19 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
+from django.core.exceptions import ImproperlyConfigured
+
 from launch import check, demo, soak
+from launch.addresses import HERE, Addresses, addresses_of
 from launch.data_directory import DataDirectory, RunningServices
 from launch.instance import Instance
+from launch.ports import HOST
 from launch.prepare import PASSWORD_FILE, SUPERUSER
 from launch.process import ROOT, LaunchError
 from launch.supervisor import Report
 from launch.tls import Tls
 from replay import command
+from scalable.environment import flag
 
 FAST_TESTS = ("tests/domain", "tests/wire", "tests/store", "tests/services")
 DEFAULT_DATA = ROOT / ".data"
@@ -64,7 +69,10 @@ def _few(text: str) -> int:
 
 def _instance_options() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(add_help=False)
-    options.add_argument("--data-dir", type=Path, metavar="D", default=DEFAULT_DATA, help="default: .data")
+    data = Path(os.environ.get("SCALABLE_DATA_DIR") or DEFAULT_DATA)
+    options.add_argument(
+        "--data-dir", type=Path, metavar="D", default=data, help="default: SCALABLE_DATA_DIR, or .data"
+    )
     options.add_argument(
         "--port", type=_port, metavar="N", help="port of the (first) web node; default: 8080, or free"
     )
@@ -85,11 +93,15 @@ def up(argv: Sequence[str]) -> int:
     parser.add_argument(
         "--no-spark", action="store_true", help="without the load reporter; implies --no-demo"
     )
+    _add_address_options(parser)
     _add_tls_options(parser)
     options = parser.parse_args(argv)
-    tls = _tls_of(options)
+    addresses = addresses_of(options.host, options.url)
+    tls = _tls_of(options, addresses)
     interrupt_by_signal()
     report = reporter(sys.stdout)
+    if addresses.are_open(tls):
+        report(f"warning: on {addresses.host} tokens and passwords can be read on their way (docs/access.md)")
     with Instance(
         options.data_dir,
         port=options.port,
@@ -99,9 +111,10 @@ def up(argv: Sequence[str]) -> int:
         with_spark=not options.no_spark,
         echo=options.verbose,
         tls=tls,
+        addresses=addresses,
     ) as instance:
         try:
-            _serve(instance, with_demo=not (options.no_demo or options.no_spark))
+            _serve(instance, with_demo=not (options.no_demo or options.no_spark) and _can_change_topics())
         except KeyboardInterrupt:
             report("stopping")
     return 0
@@ -119,7 +132,25 @@ def _add_tls_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _tls_of(options: argparse.Namespace) -> Tls | None:
+def _can_change_topics() -> bool:
+    return flag("SCALABLE_TOPICS_ENABLED", True) and not flag("SCALABLE_READ_ONLY", False)
+
+
+def _add_address_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("addresses")
+    group.add_argument(
+        "--host", metavar="H", default=HOST, help=f"what nodes listen on; default: {HOST}, this machine alone"
+    )
+    group.add_argument(
+        "--url",
+        metavar="URL",
+        action="append",
+        default=[],
+        help="under which others reach the node, as https://topics.example.com; once for each of several",
+    )
+
+
+def _tls_of(options: argparse.Namespace, addresses: Addresses = HERE) -> Tls | None:
     """The encryption that was asked for, checked; raises LaunchError."""
     given = (options.tls_cert, options.tls_key)
     if not any((*given, options.tls_client_ca)):
@@ -128,7 +159,7 @@ def _tls_of(options: argparse.Namespace) -> Tls | None:
         raise LaunchError("encryption wants both --tls-cert and --tls-key")
     client_ca: Path | None = options.tls_client_ca
     tls = Tls(given[0].resolve(), given[1].resolve(), client_ca.resolve() if client_ca else None)
-    tls.check()
+    tls.check(addresses.near)
     return tls
 
 
@@ -144,11 +175,12 @@ def _serve(instance: Instance, *, with_demo: bool) -> NoReturn:
 def _greet(services: RunningServices, *, new_password: str | None) -> None:
     directory = services.data_directory
     password = new_password or f"(in {directory / PASSWORD_FILE}, unless you changed it)"
-    others = "".join(f"  and at      {url}/\n" for url in services.urls[1:])
+    url, *more = services.shown
+    others = "".join(f"  and at      {each}/\n" for each in more)
     print(
-        f"\n  Dashboard   {services.url}/\n{others}"
+        f"\n  Dashboard   {url}/\n{others}"
         f"  Login       {SUPERUSER}   password {password}\n"
-        f"  REST        {services.url}/docs   token in {directory / 'admin-token'}\n"
+        f"  REST        {url}/docs   token in {directory / 'admin-token'}\n"
         f"  Logs        {directory / 'logs'}\n"
         "  Stop        Ctrl-C\n",
         flush=True,
@@ -231,6 +263,9 @@ def main(argv: Sequence[str]) -> int:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
+        return 1
+    except ImproperlyConfigured as error:
+        print(f"error: {error}\nhint: docs/settings.md has all settings", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -19,17 +19,24 @@ LOCK_POLL_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class RunningServices:
-    """What a program needs to talk to a running instance through its public doors."""
+    """What a program of this machine needs to talk to a running instance through its public doors."""
 
     urls: tuple[str, ...]
     data_directory: Path
     admin_token: str
     system_token: str
+    public_urls: tuple[str, ...] = ()
+    """Where others reach the web nodes; none: where this machine does."""
 
     @property
     def url(self) -> str:
-        """The first web node, which prints and links name."""
+        """The first web node, for programs of this machine."""
         return self.urls[0]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The web nodes, as prints and links name them."""
+        return self.public_urls or self.urls
 
 
 class DataDirectory:
@@ -108,7 +115,13 @@ class DataDirectory:
         known = self.read_json("ports.json")
         return {str(name): int(port) for name, port in known.items()} if isinstance(known, dict) else {}
 
-    def publish(self, urls: Sequence[str], environment: Mapping[str, str] | None = None) -> RunningServices:
+    def publish(
+        self,
+        urls: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        *,
+        public_urls: Sequence[str] = (),
+    ) -> RunningServices:
         """Tell other commands where the web nodes of the instance that runs here can be reached.
 
         `environment` is what a process needs that calls them.
@@ -116,11 +129,12 @@ class DataDirectory:
         told = {
             "url": urls[0],
             "urls": list(urls),
+            "publicUrls": list(public_urls),
             "environment": dict(environment or {}),
             "pid": os.getpid(),
         }
         self.write_json("services.json", told)
-        return self._services(urls)
+        return self._services(urls, public_urls)
 
     def withdraw(self) -> None:
         (self.path / "services.json").unlink(missing_ok=True)
@@ -131,11 +145,11 @@ class DataDirectory:
         if not isinstance(known, dict) or not self._locked_by_another():
             return None
         os.environ.update(known.get("environment") or {})
-        return self._services(known.get("urls") or [str(known["url"])])
+        return self._services(known.get("urls") or [str(known["url"])], known.get("publicUrls") or [])
 
-    def _services(self, urls: Sequence[str]) -> RunningServices:
-        tokens = [(self.path / f"{role}-token").read_text().strip() for role in ("admin", "system")]
-        return RunningServices(tuple(urls), self.path, *tokens)
+    def _services(self, urls: Sequence[str], public_urls: Sequence[str]) -> RunningServices:
+        admin, system = ((self.path / f"{role}-token").read_text().strip() for role in ("admin", "system"))
+        return RunningServices(tuple(urls), self.path, admin, system, tuple(public_urls))
 
     def _locked_by_another(self) -> bool:
         try:

@@ -3,29 +3,38 @@
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
 from launch import prepare
+from launch.addresses import HERE, Addresses
 from launch.data_directory import DataDirectory, RunningServices
 from launch.embedded import embedded_postgres, embedded_valkey
 from launch.java import java_environment
 from launch.ports import free_port, is_free
-from launch.process import LaunchError, ProcessSpec
-from launch.services import SETTINGS, beat_spec, node_url, reporter_spec, web_spec, worker_spec
+from launch.process import LaunchError, ManagedProcess, ProcessSpec
+from launch.services import SETTINGS, beat_spec, reporter_spec, web_spec, worker_spec
 from launch.supervisor import Report, Supervisor
 from launch.tls import Tls
+from scalable.environment import flag
 
 DEFAULT_PORT = 8080
+SECRETS = {"SCALABLE_SECRET_KEY": "secret-key", "SCALABLE_TOKEN_SECRET": "token-secret"}
+"""Signing keys, and the files of the data directory that keep them unless they are given."""
+FILES = (
+    *(f"{name}_FILE" for name in (*SECRETS, "SCALABLE_TOKEN_PUBLIC_KEY")),
+    *("SCALABLE_TLS_CA", "SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY"),
+)
+"""Settings that name files, in the caller's folder if they are relative; processes work in another one."""
 
 
 class Instance:
     """The services of one data directory; as a context manager they run inside the block.
 
     `port` is the first web node's: one that was asked for must be free, else the last one or 8080 is
-    preferred. Further nodes have their last ports again, or free ones. `settings` are added to the
-    environment of the product's processes.
+    preferred. Further nodes have their last ports again, or free ones. `addresses` tell where they listen
+    and how others reach them. `settings` are added to the environment of the product's processes.
     """
 
     def __init__(
@@ -40,11 +49,14 @@ class Instance:
         echo: bool = False,
         settings: Mapping[str, str] | None = None,
         tls: Tls | None = None,
+        addresses: Addresses = HERE,
     ) -> None:
+        addresses.check(nodes=nodes)
         self._tls = tls
-        self._settings = {**(settings or {}), **(tls.environment() if tls else {})}
+        self._place = addresses
+        self._settings = {**_files(), **(settings or {}), **(tls.environment() if tls else {})}
         self._nodes, self._workers = nodes, workers
-        self._with_spark = with_spark
+        self._with_spark = with_spark and flag("SCALABLE_TOPICS_ENABLED", True)
         self._directory = DataDirectory(data_directory)
         self._wanted_port = port
         self._report = report
@@ -106,24 +118,28 @@ class Instance:
     def _start(self) -> None:
         known = self._directory.ports()
         ports = self._web_ports(known)
-        environment = {**self._settings, **self._addresses(known), **self._secrets()}
-        urls = [node_url(port, self._tls) for port in ports.values()]
+        environment = {**self._settings, **self._addresses(known), **self._secrets(), **self._proxied()}
+        urls = [self._place.local_url(port, self._tls) for port in ports.values()]
+        public_urls = self._place.public_urls(urls)
         os.environ.update(self._tls.environment() if self._tls else {})  # this process calls the nodes, too
         self._directory.write_json("ports.json", {**known, **ports})
         self._database_url = environment["DATABASE_URL"]
-        self._prepare({**environment, "SCALABLE_NODE_URL": urls[0]})
-        self._start_product(ports, {**environment, "SCALABLE_NODE_URL": urls[0]})
+        named = {**environment, "SCALABLE_NODE_URL": public_urls[0]}
+        self._prepare(named)
+        self._start_product(dict(zip(ports, public_urls, strict=True)), ports, named)
         if self._with_spark:
-            self._start_reporter(urls)
+            self._start_reporter(urls if _is_local(os.environ.get("SPARK_MASTER", "")) else public_urls)
         self._supervisor.watch()
-        self._services = self._directory.publish(urls, self._tls.environment() if self._tls else {})
+        for_callers = self._tls.environment() if self._tls else {}
+        self._services = self._directory.publish(urls, for_callers, public_urls=public_urls)
 
-    def _start_product(self, ports: dict[str, int], environment: dict[str, str]) -> None:
+    def _start_product(
+        self, urls: Mapping[str, str], ports: Mapping[str, int], environment: dict[str, str]
+    ) -> None:
         """Start nodes and workers side by side, then beat; workers start batch jobs, with this Java."""
         for_workers = {**environment, **((java_environment() or {}) if self._with_spark else {})}
         launched = [
-            (name, self._supervisor.launch(_node_spec(name, port, environment, self._tls)))
-            for name, port in ports.items()
+            (name, self._launch_node(name, ports[name], url, environment)) for name, url in urls.items()
         ]
         launched += [
             (name, self._supervisor.launch(worker_spec(environment=for_workers, name=name)))
@@ -134,18 +150,23 @@ class Instance:
         schedule = self._directory.path / "beat-schedule"
         self._supervisor.start(beat_spec(environment=environment, schedule=schedule), label="beat")
 
+    def _launch_node(self, name: str, port: int, url: str, environment: dict[str, str]) -> ManagedProcess:
+        named = {**environment, "SCALABLE_NODE_URL": url}
+        spec = web_spec(port=port, environment=named, name=name, tls=self._tls, addresses=self._place)
+        return self._supervisor.launch(spec)
+
     def _web_ports(self, known: dict[str, int]) -> dict[str, int]:
         first, *others = _numbered("web", self._nodes)
         ports = {first: self._first_port(known.get(first, DEFAULT_PORT))}
         for name in others:
-            port = free_port(known.get(name, 0))
-            ports[name] = port if port not in ports.values() else free_port()
+            port = free_port(known.get(name, 0), self._place.host)
+            ports[name] = port if port not in ports.values() else free_port(host=self._place.host)
         return ports
 
     def _first_port(self, preferred: int) -> int:
         if self._wanted_port is None:
-            return free_port(preferred)
-        if not is_free(self._wanted_port):
+            return free_port(preferred, self._place.host)
+        if not is_free(self._wanted_port, self._place.host):
             problem = f"port {self._wanted_port} is taken, or this account may not use it"
             raise LaunchError(problem, "choose another one with --port")
         return self._wanted_port
@@ -167,12 +188,23 @@ class Instance:
         return addresses
 
     def _secrets(self) -> dict[str, str]:
-        """Return the signing keys: the caller's own, or the ones kept in the data directory."""
-        names = {"SCALABLE_SECRET_KEY": "secret-key", "SCALABLE_TOKEN_SECRET": "token-secret"}
-        return {
-            "SCALABLE_DATA_DIR": str(self._directory.path),
-            **{name: os.environ.get(name) or self._directory.secret(file) for name, file in names.items()},
+        """Return the signing keys that are kept in the data directory: those that the caller did not give."""
+        kept = {
+            name: self._directory.secret(file)
+            for name, file in SECRETS.items()
+            if not (os.environ.get(name) or os.environ.get(f"{name}_FILE"))
         }
+        return {"SCALABLE_DATA_DIR": str(self._directory.path), **kept}
+
+    def _proxied(self) -> dict[str, str]:
+        """What nodes are told that a proxy encrypts: to believe it, and to leave sending people on to it.
+
+        The instance's own processes come past the proxy, unencrypted.
+        """
+        if not self._place.ends_encryption_before(self._tls):
+            return {}
+        told = {"SCALABLE_BEHIND_PROXY": "true", "SCALABLE_REDIRECT_TO_HTTPS": "false"}
+        return {name: os.environ.get(name) or value for name, value in told.items()}
 
     def _prepare(self, environment: dict[str, str]) -> None:
         password_file = self._directory.path / prepare.PASSWORD_FILE
@@ -186,7 +218,7 @@ class Instance:
         if password_file.exists() and not had_password:
             self.new_password = password_file.read_text().strip()
 
-    def _start_reporter(self, urls: list[str]) -> None:
+    def _start_reporter(self, urls: Sequence[str]) -> None:
         java = java_environment()
         if java is None:
             self._report("no Java 17 or newer found: load is not reported, topics scale by consumers alone")
@@ -202,6 +234,10 @@ def _numbered(name: str, count: int) -> list[str]:
     return [name, *(f"{name}-{number}" for number in range(2, count + 1))]
 
 
-def _node_spec(name: str, port: int, environment: dict[str, str], tls: Tls | None) -> ProcessSpec:
-    url = node_url(port, tls)
-    return web_spec(port=port, environment={**environment, "SCALABLE_NODE_URL": url}, name=name, tls=tls)
+def _is_local(master: str) -> bool:
+    """Tell whether Spark's executors are on this machine, also where none is named."""
+    return not master or master.startswith("local")
+
+
+def _files() -> dict[str, str]:
+    return {name: str(Path(os.environ[name]).resolve()) for name in FILES if os.environ.get(name)}

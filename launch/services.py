@@ -7,21 +7,25 @@ from pathlib import Path
 
 from celery import Celery
 
+from launch.addresses import HERE, Addresses
 from launch.ports import HOST
 from launch.process import ProcessSpec
 from launch.tls import Tls
+from spark.withheld import WITHHELD
 
 SETTINGS = {"DJANGO_SETTINGS_MODULE": "scalable.settings", "PYTHONUNBUFFERED": "1"}
+QUIET = ("--quiet",)
+"""Celery greets with a picture, which is no line of a log."""
 
 
-def server_argv(application: str, *, port: int, tls: Tls | None = None) -> tuple[str, ...]:
+def server_argv(application: str, *, port: int, tls: Tls | None = None, host: str = HOST) -> tuple[str, ...]:
     """Give the command line of the ASGI server for an application.
 
     Frames are not compressed: a compressor for each socket costs more memory and processor than small frames
     are worth. Which address a caller has is what the application says (`scalable/asgi.py`).
     """
     return (
-        *(sys.executable, "-m", "uvicorn", application, "--host", HOST, "--port", str(port)),
+        *(sys.executable, "-m", "uvicorn", application, "--host", host, "--port", str(port)),
         *("--lifespan", "on", "--timeout-graceful-shutdown", "3", "--log-level", "info"),
         *("--no-access-log", "--no-proxy-headers", "--ws-per-message-deflate", "false"),
         *(tls.server_options if tls else ()),
@@ -29,13 +33,21 @@ def server_argv(application: str, *, port: int, tls: Tls | None = None) -> tuple
 
 
 def web_spec(
-    *, port: int, environment: Mapping[str, str], name: str = "web", tls: Tls | None = None
+    *,
+    port: int,
+    environment: Mapping[str, str],
+    name: str = "web",
+    tls: Tls | None = None,
+    addresses: Addresses = HERE,
 ) -> ProcessSpec:
-    """Describe a web node that listens on `port`, encrypted or not; it is ready when `/livez` answers."""
-    url = node_url(port, tls)
+    """Describe a web node that listens on `port`, encrypted or not; it is ready when `/livez` answers.
+
+    Others reach it where it listens, unless `environment` names another address (SCALABLE_NODE_URL).
+    """
+    url = addresses.local_url(port, tls)
     return ProcessSpec(
         name=name,
-        argv=server_argv("scalable.asgi:application", port=port, tls=tls),
+        argv=server_argv("scalable.asgi:application", port=port, tls=tls, host=addresses.host),
         environment={
             **SETTINGS,
             "SCALABLE_NODE_URL": url,
@@ -44,11 +56,6 @@ def web_spec(
         },
         ready=lambda: serves(f"{url}/livez", tls),
     )
-
-
-def node_url(port: int, tls: Tls | None = None) -> str:
-    """Give the address of the web node that listens on `port`."""
-    return f"https://{tls.host}:{port}" if tls else f"http://{HOST}:{port}"
 
 
 def worker_spec(*, environment: Mapping[str, str], name: str = "worker", concurrency: int = 4) -> ProcessSpec:
@@ -60,7 +67,17 @@ def worker_spec(*, environment: Mapping[str, str], name: str = "worker", concurr
     return ProcessSpec(
         name=name,
         argv=(
-            *(sys.executable, "-m", "celery", "-A", "tasks.app", "worker", "--hostname", f"{name}@{HOST}"),
+            *(
+                sys.executable,
+                "-m",
+                "celery",
+                "-A",
+                "tasks.app",
+                *QUIET,
+                "worker",
+                "--hostname",
+                f"{name}@{HOST}",
+            ),
             *("--pool", "threads", "--concurrency", str(concurrency), "--loglevel", "INFO"),
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         ),
@@ -74,7 +91,7 @@ def beat_spec(*, environment: Mapping[str, str], schedule: Path) -> ProcessSpec:
     return ProcessSpec(
         name="beat",
         argv=(
-            *(sys.executable, "-m", "celery", "-A", "tasks.app", "beat", "--loglevel", "WARNING"),
+            *(sys.executable, "-m", "celery", "-A", "tasks.app", *QUIET, "beat", "--loglevel", "WARNING"),
             *("--pidfile", "", "--schedule", str(schedule)),
         ),
         environment={**SETTINGS, **environment},
@@ -97,12 +114,10 @@ def reporter_spec(
         ),
         environment={
             "PYTHONUNBUFFERED": "1",
-            "PYSPARK_PYTHON": sys.executable,
-            "SPARK_LOCAL_IP": HOST,
             **java,
             **(tls.environment() if tls else {}),
         },
-        withheld=("DATABASE_URL", "REDIS_URL", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"),
+        withheld=tuple(WITHHELD),
         stop_timeout_seconds=5,  # a job that is killed resumes from its checkpoint
     )
 

@@ -1,6 +1,5 @@
 """Encryption of an instance's nodes: what `./run up` was given, checked before anything starts."""
 
-import ipaddress
 import ssl
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ from launch.process import LaunchError
 from scalable.wire.tls import client_context
 
 LOCAL_NAME = "localhost"
+LOOPBACK = {HOST, "::1"}
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,20 @@ class Tls:
     key: Path
     client_ca: Path | None = None
 
-    @property
-    def host(self) -> str:
-        """The local name that the certificate holds for; raises LaunchError when it has none."""
+    def name_for(self, host: str) -> str:
+        """The name of `host` that the certificate holds for; raises LaunchError when it has none."""
         names = _names_of(self.cert)
-        if ipaddress.ip_address(HOST) in names.get_values_for_type(x509.IPAddress):
-            return HOST
-        if LOCAL_NAME in names.get_values_for_type(x509.DNSName):
-            return LOCAL_NAME
+        local = host in LOOPBACK
+        if host in _all(names) or (local and LOCAL_NAME in _all(names)):
+            return host if host in _all(names) else LOCAL_NAME
         raise LaunchError(
-            f"the certificate {self.cert} is for neither {HOST} nor {LOCAL_NAME}",
-            "the instance's own processes reach the nodes there; add one of them as an alternative name",
+            f"the certificate {self.cert} is for neither {host} nor {LOCAL_NAME}"
+            if local
+            else f"the certificate {self.cert} is not for {host}",
+            "the instance's own processes reach the nodes there; add it as an alternative name",
         )
 
-    def check(self) -> None:
+    def check(self, host: str = HOST) -> None:
         """Raise LaunchError when a file is missing, unreadable, or does not belong to the others."""
         try:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -52,7 +52,7 @@ class Tls:
             ) from error
         if self.key.stat().st_mode & 0o077:
             raise LaunchError(f"the key {self.key} can be read by others", f"chmod 600 {self.key}")
-        self.host  # noqa: B018 - raises
+        self.name_for(host)
 
     @property
     def server_options(self) -> tuple[str, ...]:
@@ -88,3 +88,8 @@ def _names_of(cert: Path) -> x509.SubjectAlternativeName:
         return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return x509.SubjectAlternativeName([])
+
+
+def _all(names: x509.SubjectAlternativeName) -> set[str]:
+    addresses = {str(address) for address in names.get_values_for_type(x509.IPAddress)}
+    return addresses | set(names.get_values_for_type(x509.DNSName))

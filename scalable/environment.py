@@ -68,14 +68,14 @@ def origins(name: str) -> list[str]:
     """Read a list of addresses of sites. Raises ImproperlyConfigured."""
     found = names(name, "")
     for each in found:
-        _site(name, each)
+        check_site(name, each)
     return found
 
 
 def site(name: str, default: str) -> str:
     """Read an address of `http` or `https`, with a host and perhaps a port. Raises ImproperlyConfigured."""
     address = text(name, default).rstrip("/")
-    _site(name, address)
+    check_site(name, address)
     return address
 
 
@@ -136,7 +136,7 @@ def _content(name: str, path: str) -> str:
         raise ImproperlyConfigured(f"{name}={path} cannot be read: {problem}") from None
 
 
-def _site(name: str, address: str) -> None:
+def check_site(name: str, address: str) -> None:
     parts = _split(address)
     if parts is None or parts.scheme not in {"http", "https"} or not parts.hostname:
         raise _unreadable(name, "it is no address like https://topics.example.com:8443", address)

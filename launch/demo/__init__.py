@@ -45,7 +45,7 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
     if options.json:
         print_json(result)
     else:
-        print_table(console, journey.plan.stream, result, url=services.url)
+        print_table(console, journey.plan.stream, result, url=services.shown[0])
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)
     return 1 if problems else 0

@@ -15,10 +15,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from launch import commands
+from launch.addresses import HERE
 from launch.ports import free_port
 from launch.process import LaunchError
 from launch.sandbox import ProcessFactory, token
-from launch.services import node_url, web_spec
+from launch.services import web_spec
 from launch.tls import Tls
 from scalable.client import Admin, Producer
 from scalable.client.connection import ConnectionLost
@@ -97,7 +98,7 @@ def start(processes: ProcessFactory, environment: dict[str, str], tls: Tls) -> s
     tls.check()
     port = free_port()
     processes.run(web_spec(port=port, environment=environment, tls=tls))
-    return node_url(port, tls)
+    return HERE.local_url(port, tls)
 
 
 async def test_an_encrypted_node_serves_whoever_trusts_it(
