@@ -204,7 +204,10 @@ class Progress:
 
 
 def stage_counts(context: SparkContext, group: str) -> dict[str, dict[str, int]]:
-    """Count a group's stages and tasks, done and known so far; stages that Spark could skip count as done."""
+    """Count a group's stages and tasks, done and known so far; stages that Spark could skip count as done.
+
+    Spark counts a task that is done again, its executor having been lost, as one more that is complete.
+    """
     tracker = context.statusTracker()
     counts = {"stages": {"done": 0, "total": 0}, "tasks": {"done": 0, "total": 0}}
     for job_id in tracker.getJobIdsForGroup(group):
@@ -213,7 +216,8 @@ def stage_counts(context: SparkContext, group: str) -> dict[str, dict[str, int]]
             stage = tracker.getStageInfo(stage_id)
             if job is None or stage is None:
                 continue
-            done = stage.numTasks if job.status == "SUCCEEDED" else stage.numCompletedTasks
+            succeeded = job.status == "SUCCEEDED"
+            done = stage.numTasks if succeeded else min(stage.numCompletedTasks, stage.numTasks)
             counts["stages"]["total"] += 1
             counts["stages"]["done"] += done == stage.numTasks
             counts["tasks"]["total"] += stage.numTasks

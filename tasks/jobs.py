@@ -118,5 +118,5 @@ def sweep_spark_jobs() -> None:
 
 @shared_task
 def daily_load_report() -> None:
-    """Compact the history of loads and write the report of yesterday, where there is a history."""
+    """Ask for the compaction of the history of loads and the report of yesterday, where there is one."""
     spark_jobs.start_daily()

@@ -33,6 +33,7 @@ from tasks.runner import runner_name
 logger = logging.getLogger("tasks.spark_jobs")
 
 LONGEST_SECONDS = 6 * 3600
+TOO_LONG = "it ran for longer than six hours"
 PATIENCE_SECONDS = 30
 POLL_SECONDS = 0.5
 BEAT = "beat"
@@ -60,16 +61,18 @@ def history() -> Path:
 
 
 def start_daily() -> None:
-    """Ask for what is due each night, and do it; where there is no history there is nothing to do."""
+    """Ask for what is due each night; where there is no history there is nothing to do.
+
+    The nudges of the jobs have them done, one behind the other: a task that did them itself would be given
+    out again while it runs, and would ask for them again.
+    """
     if not history().is_dir():
         return
     for kind in (JobKind.COMPACT, JobKind.DAILY_REPORT):
         try:
-            job = jobs.start_job(kind=kind, options={}, actor=BEAT)
+            jobs.start_job(kind=kind, options={}, actor=BEAT)
         except JobBusy as busy:
             logger.warning("%s", busy)
-        else:
-            run_job(job.job_id)
 
 
 def sweep() -> None:
@@ -123,7 +126,7 @@ class _Run:
         """Write down how far the process is; a database that is away does not end it at once."""
         if _shutting_down.is_set():
             return Go.AWAY
-        if time.monotonic() > self._deadline:
+        if self._is_late():
             return Go.CANCEL
         counts = counts_of(status_of(self._job.kind.value, pid))
         try:
@@ -142,12 +145,17 @@ class _Run:
         elif go is Go.AWAY or _shutting_down.is_set():
             jobs.release_job(job_id=self._job.job_id, runner=self._runner)
         elif go is Go.CANCEL:
-            self._end(JobState.CANCELLED)
+            self._end(JobState.CANCELLED, error=TOO_LONG if self._is_late() else "")
         else:
             self._end(JobState.FAILED, error=status.get("error") or process.last_words())
 
+    def _is_late(self) -> bool:
+        return time.monotonic() > self._deadline
+
     def _count(self, status: Mapping[str, Any]) -> None:
-        jobs.report_job(job_id=self._job.job_id, runner=self._runner, counts=counts_of(status))
+        """Write down the last counts; the end of a job does not hang on them."""
+        with contextlib.suppress(Error, JobNotFound):
+            jobs.report_job(job_id=self._job.job_id, runner=self._runner, counts=counts_of(status))
 
     def _end(self, state: JobState, *, result: Mapping[str, Any] | None = None, error: str = "") -> None:
         logger.info("job %s (%s): %s %s", self._job.job_id, self._job.kind, state, error)
@@ -213,9 +221,14 @@ def status_of(job: str, pid: int) -> dict[str, Any]:
 
 
 def counts_of(status: Mapping[str, Any]) -> Counts:
-    """Give the counts of a status file."""
+    """Give the counts of a status file; no more is done than there is."""
     stages, tasks = status.get("stages") or {}, status.get("tasks") or {}
-    return Counts(stages.get("done", 0), stages.get("total", 0), tasks.get("done", 0), tasks.get("total", 0))
+    return Counts(*_done_of(stages), *_done_of(tasks))
+
+
+def _done_of(counted: Mapping[str, int]) -> tuple[int, int]:
+    total = counted.get("total", 0)
+    return min(counted.get("done", 0), total), total
 
 
 def _stop(process: Process) -> None:

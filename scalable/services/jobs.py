@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +96,12 @@ def report_job(*, job_id: str, runner: str, counts: Counts) -> Go:
 def end_job(
     *, job_id: str, runner: str, state: JobState, result: Mapping[str, Any] | None = None, error: str = ""
 ) -> bool:
-    """End a job that the runner has, and let the next one begin; False when it is not its own any more."""
-    ended = store.end(
-        job_id, state, runner=runner, result=result, error=error[:MAX_ERROR_CHARACTERS].replace("\0", "")
-    )
+    """End a job that the runner has, and let the next one begin; False when it is not its own any more.
+
+    What no JSON can say of a result, as a mean of nothing, becomes null.
+    """
+    said = error[:MAX_ERROR_CHARACTERS].replace("\0", "")
+    ended = store.end(job_id, state, runner=runner, result=_sayable(result), error=said)
     store.forget(kept=KEPT_JOBS)
     _nudge()
     return ended
@@ -152,6 +155,21 @@ def read_file(*, job_id: str, file: str) -> bytes:
         return b"".join(part.read_bytes() for part in parts)
     except OSError:
         raise JobFileNotFound(job_id=job.job_id, file=file) from None
+
+
+def _sayable(value: Any) -> Any:
+    """Give a value as PostgreSQL takes JSON: numbers are finite, and texts have no NUL."""
+    match value:
+        case float():
+            return value if isfinite(value) else None
+        case str():
+            return value.replace("\0", "")
+        case Mapping():
+            return {_sayable(name): _sayable(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_sayable(each) for each in value]
+        case _:
+            return value
 
 
 def _nudge() -> None:

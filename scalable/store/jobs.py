@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from django.db import IntegrityError, transaction
-from django.db.models import Q
+from django.db import DataError, IntegrityError, transaction
+from django.db.models import F, Q, Value
+from django.db.models.functions import Greatest
 
 from scalable.domain.errors import JobNotFound
 from scalable.domain.jobs import UNFINISHED, Counts, JobKind, JobState
@@ -96,14 +97,29 @@ def claim(job_id: str, *, runner: str) -> bool:
 
 
 def mark(job_id: str, *, runner: str, counts: Counts) -> bool:
-    """Note how far a job is; False when it is no longer this runner's."""
+    """Note that a job's runner lives, and how far it is; False when it is no longer this runner's.
+
+    Counts that the database refuses are left as they were: for them no runner is taken for lost.
+    """
     rows = _running(job_id, runner)
-    return bool(rows.update(seen_at=ClockTimestamp(), **_counted(counts)))
+    try:
+        with transaction.atomic():
+            return bool(rows.update(seen_at=ClockTimestamp(), **_counted(counts)))
+    except (IntegrityError, DataError):
+        return bool(rows.update(seen_at=ClockTimestamp()))
 
 
 def put_back(job_id: str, *, runner: str) -> bool:
-    """Let a job wait again that its runner cannot go on with; False when it is no longer this runner's."""
-    return bool(_running(job_id, runner).update(state=JobState.QUEUED, runner="", seen_at=None))
+    """Let a job wait again that its runner cannot go on with; False when it is no longer this runner's.
+
+    That was no attempt: nobody was lost.
+    """
+    rows = _running(job_id, runner)
+    return bool(
+        rows.update(
+            state=JobState.QUEUED, runner="", seen_at=None, attempts=Greatest(F("attempts") - 1, Value(0))
+        )
+    )
 
 
 def end(

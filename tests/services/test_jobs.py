@@ -152,6 +152,46 @@ def test_a_job_that_is_given_back_waits_for_another() -> None:
     assert claim(job, "b") is not None
 
 
+def test_jobs_that_are_given_back_lose_no_attempt() -> None:
+    """Two restarts of workers are no reason to give up at the first that is lost."""
+    job = start()
+    for number in range(2 * jobs.MAX_ATTEMPTS):
+        assert claim(job, str(number)) is not None
+        jobs.release_job(job_id=job.job_id, runner=str(number))
+        jobs.release_job(job_id=job.job_id, runner=str(number))  # a task that is given out again does so, too
+    claimed = claim(job, "lost")
+    assert claimed is not None
+    assert claimed.attempts == 1
+    silence(job)
+    jobs.sweep_jobs()
+    assert state_of(job) is JobState.QUEUED
+
+
+@pytest.mark.parametrize(
+    "counts", [Counts(3, 2, 1, 1), Counts(1, 1, 9, 8), Counts(-1, 2), Counts(1, 1 << 40)]
+)
+def test_a_runner_lives_whatever_it_counts(counts: Counts) -> None:
+    job = start()
+    claim(job)
+    known = Counts(1, 2, 3, 4)
+    report(job, counts=known)
+    silence(job)
+    assert report(job, counts=counts) is Go.ON
+    jobs.sweep_jobs()
+    assert (state_of(job), jobs.get_job(job_id=job.job_id).counts) == (JobState.RUNNING, known)
+    assert report(job, "b", counts=counts) is Go.AWAY
+
+
+def test_a_result_is_written_whatever_numbers_it_has() -> None:
+    job = start()
+    claim(job)
+    mean, text = float("nan"), "a\0b"
+    result = {"policies": [{"mean": mean, "most": float("inf"), "name": text, "actions": 3, "share": 0.5}]}
+    assert jobs.end_job(job_id=job.job_id, runner="a", state=JobState.SUCCEEDED, result=result)
+    (row,) = (jobs.get_job(job_id=job.job_id).result or {})["policies"]
+    assert row == {"mean": None, "most": None, "name": "ab", "actions": 3, "share": 0.5}
+
+
 def test_the_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "KEPT_JOBS", 3)
     made = []

@@ -2,12 +2,13 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pytest_django import Settings
 
 from launch.java import java_environment
-from scalable.domain.jobs import JobKind, JobState
+from scalable.domain.jobs import Counts, JobKind, JobState
 from scalable.services import jobs as services
 from tasks import jobs, spark_jobs
 from tests.spark.recorded import DAY, minute, record
@@ -37,6 +38,11 @@ def test_the_daily_task_compacts_and_reports(data: Path) -> None:
     record(spark_jobs.history(), rows[:2], rows[2:])
     jobs.daily_load_report()
     assert datetime.now(UTC).date() > DAY
+    asked = services.list_jobs(kind=None, state=None, limit=10, offset=0)
+    assert {job.state for job in asked} == {JobState.QUEUED}
+    jobs.daily_load_report()  # the task is given out again, as one may be that takes long
+    for job in reversed(asked):
+        jobs.run_spark_job(job.job_id)
     report, compaction = services.list_jobs(kind=None, state=None, limit=10, offset=0)
     assert {report.state, compaction.state} == {JobState.SUCCEEDED}, (report, compaction)
     assert {report.actor, compaction.actor} == {"beat"}
@@ -51,6 +57,31 @@ def test_a_job_that_fails_says_why(data: Path) -> None:
     assert ended.state is JobState.FAILED
     assert str(spark_jobs.history()) in ended.error
     assert services.start_job(kind=JobKind.DAILY_REPORT, options={}, actor="test").state is JobState.QUEUED
+
+
+def test_a_job_that_takes_too_long_is_cancelled_and_says_so(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(spark_jobs.history(), [minute("public/default/a", 0, 0, 10.0)])
+    monkeypatch.setattr(spark_jobs, "LONGEST_SECONDS", 0)
+    job = services.start_job(kind=JobKind.DAILY_REPORT, options={}, actor="test")
+    jobs.run_spark_job(job.job_id)
+    ended = services.get_job(job_id=job.job_id)
+    assert (ended.state, ended.error) == (JobState.CANCELLED, "it ran for longer than six hours")
+
+
+@pytest.mark.parametrize(
+    ("status", "counts"),
+    [
+        ({}, Counts()),
+        ({"stages": None, "tasks": None}, Counts()),
+        ({"stages": {"done": 1, "total": 2}, "tasks": {"done": 3, "total": 9}}, Counts(1, 2, 3, 9)),
+        ({"stages": {"done": 3, "total": 2}, "tasks": {"done": 11, "total": 9}}, Counts(2, 2, 9, 9)),
+        ({"stages": {"done": 1}, "tasks": {"total": 4}}, Counts(0, 0, 0, 4)),
+    ],
+)
+def test_no_more_is_done_than_there_is(status: dict[str, Any], counts: Counts) -> None:
+    assert spark_jobs.counts_of(status) == counts
 
 
 def test_what_forgotten_jobs_wrote_is_removed(data: Path) -> None:
