@@ -10,8 +10,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn, TextIO
 
-from django.core.exceptions import ImproperlyConfigured
-
 from launch import check, demo, soak
 from launch.addresses import HERE, Addresses, addresses_of
 from launch.data_directory import DataDirectory, RunningServices
@@ -22,7 +20,6 @@ from launch.process import ROOT, LaunchError
 from launch.supervisor import Report
 from launch.tls import Tls
 from replay import command
-from scalable.environment import flag
 
 FAST_TESTS = ("tests/domain", "tests/wire", "tests/store", "tests/services")
 DEFAULT_DATA = ROOT / ".data"
@@ -114,7 +111,8 @@ def up(argv: Sequence[str]) -> int:
         addresses=addresses,
     ) as instance:
         try:
-            _serve(instance, with_demo=not (options.no_demo or options.no_spark) and _can_change_topics())
+            without_demo = options.no_demo or options.no_spark or not instance.can_change_topics
+            _serve(instance, with_demo=not without_demo)
         except KeyboardInterrupt:
             report("stopping")
     return 0
@@ -130,10 +128,6 @@ def _add_tls_options(parser: argparse.ArgumentParser) -> None:
         metavar="F",
         help="let in only whom these authorities signed (the certificate of the nodes among them)",
     )
-
-
-def _can_change_topics() -> bool:
-    return flag("SCALABLE_TOPICS_ENABLED", True) and not flag("SCALABLE_READ_ONLY", False)
 
 
 def _add_address_options(parser: argparse.ArgumentParser) -> None:
@@ -263,9 +257,6 @@ def main(argv: Sequence[str]) -> int:
         print(f"error: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
-        return 1
-    except ImproperlyConfigured as error:
-        print(f"error: {error}\nhint: docs/settings.md has all settings", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -11,13 +11,13 @@ from launch import prepare
 from launch.addresses import HERE, Addresses
 from launch.data_directory import DataDirectory, RunningServices
 from launch.embedded import embedded_postgres, embedded_valkey
+from launch.given import given_settings
 from launch.java import java_environment
 from launch.ports import free_port, is_free
 from launch.process import LaunchError, ManagedProcess, ProcessSpec
 from launch.services import SETTINGS, beat_spec, reporter_spec, web_spec, worker_spec
 from launch.supervisor import Report, Supervisor
 from launch.tls import Tls
-from scalable.environment import flag
 
 DEFAULT_PORT = 8080
 SECRETS = {"SCALABLE_SECRET_KEY": "secret-key", "SCALABLE_TOKEN_SECRET": "token-secret"}
@@ -52,17 +52,19 @@ class Instance:
         addresses: Addresses = HERE,
     ) -> None:
         addresses.check(nodes=nodes)
+        given = given_settings()
         self._tls = tls
         self._place = addresses
         self._settings = {**_files(), **(settings or {}), **(tls.environment() if tls else {})}
         self._nodes, self._workers = nodes, workers
-        self._with_spark = with_spark and flag("SCALABLE_TOPICS_ENABLED", True)
+        self._with_spark = with_spark and given["SCALABLE_TOPICS_ENABLED"]
         self._directory = DataDirectory(data_directory)
         self._wanted_port = port
         self._report = report
         self._echo = echo
         self._services: RunningServices | None = None
         self.new_password: str | None = None
+        self.can_change_topics: bool = given["SCALABLE_TOPICS_ENABLED"] and not given["SCALABLE_READ_ONLY"]
 
     @property
     def running(self) -> RunningServices:

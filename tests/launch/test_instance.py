@@ -33,6 +33,8 @@ class Launched:
         self.mark = uuid.uuid4().hex
         self.output = folder / "output"
         self.process: subprocess.Popen[bytes] | None = None
+        self.folder = folder
+        self.environment: dict[str, str] = {}
 
     def start(self, *options: str, without: str = "--no-spark") -> None:
         command = [sys.executable, "-m", "launch", "up", without, "--data-dir", str(self.data), *options]
@@ -47,8 +49,8 @@ class Launched:
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
-                env={**environment, MARK: self.mark},
-                cwd=ROOT,
+                env={**environment, "PYTHONPATH": str(ROOT), MARK: self.mark, **self.environment},
+                cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -56,6 +58,10 @@ class Launched:
             )
         wait_until(self._settled, seconds=START_SECONDS)
         assert self.process.poll() is None, self.output.read_text()
+
+    @property
+    def admin_token(self) -> str:
+        return (self.data / "admin-token").read_text().strip()
 
     def _settled(self) -> bool:
         assert self.process is not None

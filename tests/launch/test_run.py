@@ -1,6 +1,7 @@
 """`./run` sets up with nothing but a bare Python, and says in one line what is missing."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from launch import commands
 from launch.process import ROOT
 
 RUN = ROOT / "run"
@@ -36,6 +38,18 @@ def test_help_needs_no_environment() -> None:
     result = call("help")
     assert result.returncode == 0
     assert "./run [command]" in result.stdout
+
+
+@pytest.mark.parametrize("command", ["up", "demo", "soak"])
+def test_the_help_names_every_option_of_a_command(
+    run: Any, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        commands.COMMANDS[command](["--help"])
+    options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help"}
+    named = set(re.findall(r"--[a-z][a-z-]+", run.HELP)) | {"--tls-cert", "--tls-key", "--tls-client-ca"}
+    assert options
+    assert options <= named
 
 
 def test_an_unknown_command_is_refused_with_the_help() -> None:
