@@ -44,6 +44,13 @@ the quotient of append and counter tells more than either. `python -m bench.hot_
 | seconds | appends/s | append p50 | p99 | ack p50 | counter p50 | append/counter | dead: log | positions |
 |---|---|---|---|---|---|---|---|---|
 """
+FOOT = """
+What it shows: the log, its batches, marks and cursors leave no dead row, so that an old transaction (a dump,
+a report, a session that somebody forgot) does not slow appends down. The quotient does not rise, for it is
+the counter that walks over more and more of its own dead rows. An acknowledgement leaves one dead row, the
+former position of its cursor, which is removed once the old transaction has ended.
+[Decision 0031](decisions/0031-append-updates-no-row.md) tells how.
+"""
 LOG_TABLES = ("segment_log", "segment_batch", "segment_mark", "segment_cursor")
 WATCHED = (*LOG_TABLES, "segment_position", "bench_counter")
 DEAD_ROWS = "SELECT relname, n_dead_tup FROM pg_stat_user_tables WHERE relname = ANY(%s)"
@@ -131,7 +138,7 @@ def render(samples: Sequence[Sample]) -> str:
     """Write the samples as a page."""
     today = datetime.now(tz=UTC).date().isoformat()
     head = HEAD.format(every=APPENDS_PER_ACKNOWLEDGEMENT, machine=machine(), date=today)
-    return head + "".join(map(_line, [0.0, *(sample.seconds for sample in samples)], samples))
+    return head + "".join(map(_line, [0.0, *(sample.seconds for sample in samples)], samples)) + FOOT
 
 
 def _line(began: float, sample: Sample) -> str:
