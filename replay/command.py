@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ from typing import Any
 from rich.console import Console
 
 from replay import keys, picture, studies, synthetic, table, traces
+from replay.profile import policy_of
 from replay.run import RULES, load_named, replay
 from replay.setup import Setup
 from replay.traces import TraceUnreadable
 from scalable.domain.errors import ScalableError
-from scalable.domain.policy import parse_override, resolve, validate
+from scalable.domain.policy import parse_override, validate
 from scalable.domain.profiles import PROFILES
 
 
@@ -32,9 +33,15 @@ def parser() -> argparse.ArgumentParser:
         help=f"CSV file (timestamp,value), a bundled trace ({', '.join(traces.bundled())}) or a made-up load "
         f"({shapes}); may be repeated; default: all bundled ones",
     )
-    made.add_argument("--profile", action="append", choices=RULES, help="may be repeated; default: all")
     made.add_argument(
-        "--policy", type=Path, metavar="FILE", help="JSON override of policy fields, for profiles"
+        "--profile", action="append", choices=RULES, help="may be repeated; default: that of --policy, or all"
+    )
+    made.add_argument(
+        "--policy",
+        type=Path,
+        metavar="FILE",
+        help="JSON override of policy fields, for profiles; one that names a profile is played on that, "
+        "unless --profile is given",
     )
     made.add_argument("--keys", default="uniform", metavar="K", help="uniform, zipf:A or dominant:SHARE")
     made.add_argument("--json", action="store_true", help="one JSON object a line, no table")
@@ -54,55 +61,55 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; exit status 2 for what cannot be read."""
     options = parser().parse_args(argv)
     try:
-        setup = _setup(options)
-        override = _override(options.policy)
+        setup = Setup(**{number.name: getattr(options, number.name) for number in fields(Setup)})
         if options.study:
-            print(studies.STUDIES[options.study](setup), end="")
+            print(_study(options)(setup), end="")
             return 0
-        return _play(options, setup, override)
+        return _play(options, setup, _override(options.policy))
     except (TraceUnreadable, ScalableError, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
 
-def _setup(options: argparse.Namespace) -> Setup:
-    setup = Setup(**{number.name: getattr(options, number.name) for number in fields(Setup)})
-    wrong = [name for name in POSITIVE if not 0 < getattr(setup, name) < MOST]
-    if wrong:
-        raise ValueError(f"{', '.join(wrong)}: a number above 0 and below {MOST:g} is needed")
-    return setup
+def _study(options: argparse.Namespace) -> Callable[[Setup], str]:
+    """Give a study, which chooses traces, rules and keys itself; raises ValueError for others."""
+    usual = parser().parse_args([])
+    extra = [f"--{name}" for name in CHOICES if getattr(options, name) != getattr(usual, name)]
+    if extra:
+        raise ValueError(f"--study takes no {', '.join(extra)}")
+    return studies.STUDIES[options.study]
 
 
-POSITIVE = (
-    *("scale_rate", "cap_rate", "step_seconds", "points", "coarse_points", "capacity", "initial_segments"),
-    *("max_segments", "rate_window_seconds", "trend_seconds", "heat_parts"),
-)
-MOST = 1e12
+CHOICES = ("trace", "profile", "policy", "keys", "json", "picture")
 
 
 def _override(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
-    override = parse_override(json.loads(path.read_text(encoding="utf-8")))
-    return {name: value for name, value in override.items() if name != "profile"}
+    try:
+        return parse_override(json.loads(path.read_text(encoding="utf-8-sig")))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path.name} is no JSON in UTF-8: {error}") from None
 
 
 def _play(options: argparse.Namespace, setup: Setup, override: dict[str, Any]) -> int:
     spread = keys.parse(options.keys)
-    for name in options.profile or RULES:
+    named = override.pop("profile", None)
+    rules = options.profile or ([named] if named else RULES)
+    for name in rules:
         if name in PROFILES:
-            validate(resolve({**override, "profile": name}).policy)
+            validate(policy_of(name, override, setup.max_segments))
     results, drawn = [], []
     for name in options.trace or traces.bundled():
         load = load_named(name, setup)
-        for rule in options.profile or RULES:
+        for rule in rules:
             result = replay(Path(name).stem, load, rule, setup=setup, keys=spread, override=override)
             results.append(result[0])
             drawn.append(result)
             if options.json:
                 print(json.dumps(result[0].to_json()), flush=True)
-    if options.picture:
-        picture.draw(drawn, options.picture)
     if not options.json:
         table.show(results, Console())
+    if options.picture:
+        picture.draw(drawn, options.picture)
     return 0

@@ -21,7 +21,7 @@ class History:
     def __init__(self, load: Series, setup: Setup) -> None:
         self.setup = setup
         self.load = load
-        delay = round(setup.report_delay_seconds / setup.step_seconds)
+        delay = min(len(load), round(setup.report_delay_seconds / setup.step_seconds))
         self.seen = np.concatenate([np.full(delay, load[0]), load])[: len(load)]
         self.mean = cache(self._mean)
         self.peak = cache(self._peak)
@@ -43,7 +43,8 @@ class History:
         return self.mean(self.setup.rate_window_seconds)
 
     def _steps(self, seconds: float) -> int:
-        return max(1, round(seconds / self.setup.step_seconds))
+        """Give a span in steps; before the load's first all is as there, and more of that tells nothing."""
+        return min(len(self.load), max(1, round(seconds / self.setup.step_seconds)))
 
     def _peak(self, seconds: float) -> Series:
         """Give the highest mean of the last so many seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,12 +59,18 @@ def _of_keys(name: str, keys: list[str], weights: Series) -> KeySpread:
 
 
 def parse(text: str) -> KeySpread:
-    """Read `uniform`, `zipf:A` (A > 0) or `dominant:S` (0 < S < 1); raises ValueError."""
-    kind, _, number = text.partition(":")
+    """Read `uniform`, `zipf:A` (0 < A <= 10) or `dominant:S` (0 < S < 1); raises ValueError."""
     if text == "uniform":
         return uniform()
-    if kind == "zipf" and 0 < float(number) <= 10:
-        return zipf(float(number))
-    if kind == "dominant" and 0 < float(number) < 1:
-        return dominant(float(number))
-    raise ValueError(f"{text!r} is not uniform, zipf:A or dominant:S")
+    kind, _, rest = text.partition(":")
+    try:
+        number = float(rest)
+    except ValueError:
+        number = math.nan
+    if kind == "zipf" and 0 < number <= 10:
+        return zipf(number)
+    if kind == "dominant" and 0 < number < 1:
+        return dominant(number)
+    raise ValueError(
+        f"{text!r} is not uniform, zipf:A (A above 0, at most 10) or dominant:S (S between 0 and 1)"
+    )

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from replay.setup import Setup
-from replay.traces import Series
+from replay.traces import Series, steps
 
 HOUR = 3_600.0
 THRESHOLD = 10_000.0
@@ -16,7 +16,7 @@ THRESHOLD = 10_000.0
 
 def clock(hours: float, setup: Setup) -> Series:
     """Give the instants of so many hours, in seconds."""
-    return np.arange(0.0, hours * HOUR, setup.step_seconds)
+    return steps("made-up load", hours * HOUR, setup)
 
 
 def step(setup: Setup) -> Series:
@@ -50,10 +50,10 @@ def sawtooth(setup: Setup) -> Series:
 def bursts(setup: Setup) -> Series:
     """Jump between levels at random instants, on average every twenty minutes; always the same jumps."""
     chance = np.random.default_rng(483)
-    steps = np.arange(len(clock(24, setup)))
-    jumps = chance.random(len(steps)) < setup.step_seconds / 1_200
-    levels = np.exp(chance.uniform(np.log(10_000), np.log(450_000), len(steps)))
-    last = np.maximum.accumulate(np.where(jumps, steps, 0))
+    count = len(clock(24, setup))
+    jumps = chance.random(count) < setup.step_seconds / 1_200
+    levels = np.exp(chance.uniform(np.log(10_000), np.log(450_000), count))
+    last = np.maximum.accumulate(np.where(jumps, np.arange(count), 0))
     return levels[last]
 
 

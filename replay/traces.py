@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +17,8 @@ Series = npt.NDArray[np.float64]
 FOLDER = Path(__file__).parent / "traces"
 COARSE_SECONDS = 1_800
 MAX_POINTS = 1_000_000
+MAX_STEPS = 10_000_000
+"""What a replay plays in some minutes."""
 COLUMNS = ["timestamp", "value"]
 
 
@@ -51,29 +54,42 @@ def read(path: Path) -> Trace:
     Timestamps are ISO 8601 or seconds, and ascend; values are finite and not negative.
     """
     points: list[tuple[float, float]] = []
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = csv.reader(file)
-        if next(rows, None) != COLUMNS:
-            raise TraceUnreadable(f"{path.name}: the first line is not {','.join(COLUMNS)}")
-        for line, row in enumerate(rows, 2):
+    try:
+        for line, row in _rows(path):
             points.append(_point(path.name, line, row))
             if len(points) > 1 and points[-1][0] <= points[-2][0]:
                 raise TraceUnreadable(f"{path.name}, line {line}: the timestamp does not ascend")
             if len(points) > MAX_POINTS:
                 raise TraceUnreadable(f"{path.name} has more than {MAX_POINTS} points")
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise TraceUnreadable(f"{path.name} is no CSV in UTF-8: {error}") from None
     if len(points) < 2:
         raise TraceUnreadable(f"{path.name} has fewer than two points")
     columns = np.array(points, dtype=np.float64)
     return Trace(path.stem, columns[:, 0] - columns[0, 0], columns[:, 1])
 
 
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Give the rows behind the headings with the numbers of their lines; spreadsheets begin with a mark."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        rows = csv.reader(file)
+        if next(rows, None) != COLUMNS:
+            raise TraceUnreadable(f"{path.name}: the first line is not {','.join(COLUMNS)}")
+        for row in rows:
+            if row:
+                yield rows.line_num, row
+
+
 def _point(name: str, line: int, row: list[str]) -> tuple[float, float]:
     try:
-        seconds, value = _seconds(row[0]), float(row[1])
-    except (ValueError, IndexError):
+        timestamp, text = row  # a comma as the sign of decimals would make three of them
+        seconds, value = _seconds(timestamp), float(text)
+    except ValueError:
         raise TraceUnreadable(f"{name}, line {line}: {','.join(row)[:80]!r} is no timestamp,value") from None
-    if not (np.isfinite(value) and value >= 0 and np.isfinite(seconds)):
-        raise TraceUnreadable(f"{name}, line {line}: the value {row[1][:40]} is not finite, or negative")
+    if not np.isfinite(seconds):
+        raise TraceUnreadable(f"{name}, line {line}: the timestamp {timestamp[:40]} is not finite")
+    if not (np.isfinite(value) and value >= 0):
+        raise TraceUnreadable(f"{name}, line {line}: the value {text[:40]} is not finite, or negative")
     return seconds, value
 
 
@@ -96,7 +112,18 @@ def load_of(trace: Trace, setup: Setup) -> Series:
     reference = float(np.percentile(values, setup.scale_percentile))
     if reference <= 0:
         raise TraceUnreadable(f"{trace.name}: the percentile that is scaled is zero")
-    instants = np.arange(0.0, seconds[-1], setup.step_seconds)
+    instants = steps(trace.name, seconds[-1], setup)
     rates = np.interp(instants, seconds, values / reference * setup.scale_rate)
     load: Series = np.minimum(rates, setup.cap_rate)
     return load
+
+
+def steps(name: str, seconds: float, setup: Setup) -> Series:
+    """Give the instants of a load's steps, in seconds; raises TraceUnreadable where they are too many."""
+    count = seconds / setup.step_seconds
+    if count > MAX_STEPS:
+        raise TraceUnreadable(
+            f"{name}: {count:.3g} steps of {setup.step_seconds:g} s are more than {MAX_STEPS}; "
+            "timestamps are seconds; fewer points or longer steps are played"
+        )
+    return np.arange(0.0, seconds, setup.step_seconds)

@@ -174,14 +174,37 @@ def test_unknown_spreads_of_keys_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     "content",
     ["", "time,value\n1,2\n2,3\n", "timestamp,value\n1,2\n", "timestamp,value\n1,2\n1,3\n",
-     "timestamp,value\n1,2\n2,nan\n", "timestamp,value\n1,2\n2,-3\n", "timestamp,value\n1,2\nnow,3\n"],
+     "timestamp,value\n1,2\n2,nan\n", "timestamp,value\n1,2\n2,-3\n", "timestamp,value\n1,2\nnow,3\n",
+     "timestamp,value\n1,2,5\n2,3,5\n", "timestamp,value\n1,2\ninf,3\n", "timestamp,value\n1,2\n1e300,3\n",
+     "timestamp,value\n1,2\n1e13,3\n", f"timestamp,value\n1,{'1' * 200_000}\n2,3\n",
+     "timestamp,value\n1,\"2\n2,3\n", "timestamp;value\n1;2\n2;3\n"],
 )  # fmt: skip
 def test_traces_that_cannot_be_read_say_why(content: str, tmp_path: Path) -> None:
     file = tmp_path / "bad.csv"
     file.write_text(content)
     with pytest.raises(TraceUnreadable, match=r"bad"):
-        traces.read(file)
+        load_named(str(file), Setup())
     assert command.main(["--trace", str(file), "--profile", "ydb"]) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_a_file_in_another_encoding_is_named(encoding: str, tmp_path: Path) -> None:
+    file = tmp_path / "bad.csv"
+    file.write_bytes("timestamp,value\n1,2\n\xe9,3\n".encode(encoding))
+    with pytest.raises(TraceUnreadable, match=r"bad\.csv is no CSV in UTF-8"):
+        traces.read(file)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_traces_of_spreadsheets_are_read(end: str, tmp_path: Path) -> None:
+    """With their mark, ends of lines and empty lines, with which the line at fault is counted."""
+    file, lines = tmp_path / "sheet.csv", ["timestamp,value", "1,2", "", "2,3", ""]
+    file.write_bytes(end.join(lines).encode("utf-8-sig"))
+    found = traces.read(file)
+    assert (found.seconds.tolist(), found.values.tolist()) == ([0, 1], [2, 3])
+    file.write_bytes(end.join([*lines, "2,3"]).encode("utf-8-sig"))
+    with pytest.raises(TraceUnreadable, match=r"line 6"):
+        traces.read(file)
 
 
 def test_no_word_of_the_table_is_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,7 +229,19 @@ def test_the_command_gives_json_and_a_picture(tmp_path: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--trace", "nowhere.csv"], ["--step-seconds", "0"], ["--capacity", "nan"], ["--keys", "even"]],
+    [
+        ["--trace", "nowhere.csv"],
+        ["--step-seconds", "0"],
+        ["--capacity", "nan"],
+        ["--keys", "even"],
+        ["--step-seconds", "1e-5", "--trace", "step"],
+        ["--report-delay-seconds", "-50"],
+        ["--warm-up-seconds", "nan"],
+        ["--material-change", "-1"],
+        ["--scale-percentile", "101"],
+        ["--study", "ablation"],
+        ["--study", "comparison", "--json"],
+    ],
     ids=str,
 )
 def test_the_command_refuses_what_it_cannot_play(
@@ -214,6 +249,56 @@ def test_the_command_refuses_what_it_cannot_play(
 ) -> None:
     assert command.main(["--profile", "ydb", *arguments]) == 2
     assert "error: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--trend-seconds", "1e9"], ["--report-delay-seconds", "1e9"], ["--warm-up-seconds", "1e9"]],
+    ids=str,
+)
+def test_spans_may_be_longer_than_the_load(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["--trace", "step", "--profile", "recommended", "--json", *arguments]) == 0
+    assert json.loads(capsys.readouterr().out)["mean_segments"] >= 1
+
+
+def test_a_peak_of_ten_years_is_that_of_the_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy, found = tmp_path / "policy.json", []
+    for seconds in (10_800, 315_360_000):
+        policy.write_text(json.dumps({"profile": "recommended", "mergePeakSeconds": seconds}))
+        assert command.main(["--trace", "step", "--policy", str(policy), "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "rules"),
+    [('{"profile": "recommended", "maxSegments": 12}', [], ["recommended"]),
+     ('{"profile": "recommended", "maxSegments": 12}', ["--profile", "ydb"], ["ydb"]),
+     ('{"maxSegments": 12}', [], list(RULES))],
+)  # fmt: skip
+def test_a_policy_is_played_on_the_profile_that_it_names(
+    content: str, arguments: list[str], rules: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(content, encoding="utf-8-sig")
+    assert command.main(["--trace", "step", "--policy", str(policy), "--json", *arguments]) == 0
+    assert [json.loads(line)["profile"] for line in capsys.readouterr().out.splitlines()] == rules
+
+
+@pytest.mark.parametrize("content", [b"{", b"\xff\xfe"])
+def test_a_policy_that_cannot_be_read_is_named(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "mine.json"
+    policy.write_bytes(content)
+    assert command.main(["--trace", "step", "--policy", str(policy)]) == 2
+    assert "mine.json is no JSON in UTF-8" in capsys.readouterr().err
+
+
+def test_results_are_told_before_a_picture_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "nowhere" / "picture.png"
+    assert command.main(["--trace", "step", "--profile", "ydb", "--picture", str(picture)]) == 2
+    assert "ydb" in capsys.readouterr().out
 
 
 def test_a_contradictory_policy_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
