@@ -32,7 +32,7 @@ TOPIC, SAMPLES = Scope("public", "default", "orders"), Scope("system", "load", "
     ("role", "scope", "rights"),
     [
         ("admin", TOPIC, {*GRANTABLE, Right.SUPERUSER, Right.OBSERVE, Right.KNOWN}),
-        ("admin", SAMPLES, {Right.SUPERUSER, Right.OBSERVE, Right.KNOWN}),
+        ("admin", SAMPLES, {Right.LOOKUP, Right.SUPERUSER, Right.OBSERVE, Right.KNOWN}),
         ("system", TOPIC, {Right.LOOKUP, Right.SYSTEM, Right.OBSERVE, Right.KNOWN}),
         ("system", SAMPLES, {*GRANTABLE, Right.SYSTEM, Right.OBSERVE, Right.KNOWN}),
         ("somebody", TOPIC, {Right.KNOWN}),
