@@ -116,10 +116,14 @@ class ListDecisionsQuery(Query):
 
 
 class BatchesQuery(Query):
-    """Where to read, and about how many bytes at most (one batch comes even when it is larger)."""
+    """Where to read, and about how many bytes at most (one batch comes even when it is larger).
+
+    With an incarnation, only of this life of the topic's name.
+    """
 
     offset: Identifier = 0
     max_bytes: Annotated[int, Meta(ge=1, le=MAX_BATCHES_BYTES)] = 1024 * 1024
+    incarnation: Identifier | None = None
 
 
 # Bodies that are read

@@ -272,10 +272,20 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
         return self._object("GET", _path(topic, "positions"))
 
     def read_batches(
-        self, topic: TopicName | str, segment_id: int, *, offset: int, max_bytes: int = 1 << 20
+        self,
+        topic: TopicName | str,
+        segment_id: int,
+        *,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        incarnation: int | None = None,
     ) -> BatchPage:
-        """Read encoded batches (`scalable.wire.batch`) that hold messages at or above the offset."""
-        params = {"offset": offset, "maxBytes": max_bytes}
+        """Read encoded batches (`scalable.wire.batch`) that hold messages at or above the offset.
+
+        Raises TopicDeleted when the topic is not of the incarnation that is meant.
+        """
+        life = {} if incarnation is None else {"incarnation": incarnation}
+        params = {"offset": offset, "maxBytes": max_bytes, **life}
         answer = self._call("GET", _path(topic, "segments", segment_id, "batches"), params=params)
         headers = answer.headers
         return BatchPage(

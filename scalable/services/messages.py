@@ -100,12 +100,24 @@ def read(
 
 
 def read_by_name(
-    *, name: TopicName, segment_id: int, offset: int, max_bytes: int, max_batches: int
+    *,
+    name: TopicName,
+    segment_id: int,
+    offset: int,
+    max_bytes: int,
+    max_batches: int,
+    incarnation: int | None = None,
 ) -> ReadResult:
-    """Batches of a segment of the topic that has this name now; raises TopicNotFound, SegmentNotFound."""
+    """Batches of a segment of the topic that has this name now.
+
+    Raises TopicNotFound, SegmentNotFound, and TopicDeleted when this is not the `incarnation` that is meant.
+    """
+    current = store.incarnation_of(name)
+    if incarnation not in (None, current):
+        raise TopicDeleted(topic=str(name))
     return read(
         name=name,
-        incarnation=store.incarnation_of(name),
+        incarnation=current,
         segment_id=segment_id,
         offset=offset,
         max_bytes=max_bytes,

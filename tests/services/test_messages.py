@@ -1,6 +1,7 @@
 """Messages in and out: what is refused, by which name, and what a refusal tells."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
@@ -127,6 +128,19 @@ def test_what_is_not_there_is_named() -> None:
         messages.read(
             name=topic.name, incarnation=topic.incarnation, segment_id=0, offset=0, max_bytes=1, max_batches=1
         )
+
+
+def test_messages_of_a_former_topic_are_not_read_from_its_successor() -> None:
+    former = make_topic(segments=1)
+    topics.delete_topic(name=former.name, actor=ACTOR)
+    topic = make_topic(segments=1)
+    append(topic, 0, batch())
+    wanted = partial(
+        messages.read_by_name, name=topic.name, segment_id=0, offset=0, max_bytes=10_000, max_batches=9
+    )
+    assert len(wanted().batches) == len(wanted(incarnation=topic.incarnation).batches) == 1
+    with pytest.raises(TopicDeleted):
+        wanted(incarnation=former.incarnation)
 
 
 def test_a_topic_made_again_takes_nothing_meant_for_the_former() -> None:

@@ -71,6 +71,7 @@ class BatchesView(DoorView):
         query = self.query(BatchesQuery)
         page = messages.read_by_name(
             name=topic_of(path),
+            incarnation=query.incarnation,
             segment_id=segment_id_of(path),
             offset=query.offset,
             max_bytes=query.max_bytes,
