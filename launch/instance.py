@@ -34,7 +34,8 @@ class Instance:
 
     `port` is the first web node's: one that was asked for must be free, else the last one or 8080 is
     preferred. Further nodes have their last ports again, or free ones. `addresses` tell where they listen
-    and how others reach them. `settings` are added to the environment of the product's processes.
+    and how others reach them; with addresses for others ports are the first one and those behind it.
+    `settings` are added to the environment of the product's processes.
     """
 
     def __init__(
@@ -158,7 +159,10 @@ class Instance:
         return self._supervisor.launch(spec)
 
     def _web_ports(self, known: dict[str, int]) -> dict[str, int]:
-        first, *others = _numbered("web", self._nodes)
+        if self._place.urls:  # others know where the nodes are, a proxy say: ports do not move
+            begin = self._wanted_port or DEFAULT_PORT
+            return {name: self._this_port(begin + number) for number, name in enumerate(self.nodes)}
+        first, *others = self.nodes
         ports = {first: self._first_port(known.get(first, DEFAULT_PORT))}
         for name in others:
             port = free_port(known.get(name, 0), self._place.host)
@@ -168,10 +172,13 @@ class Instance:
     def _first_port(self, preferred: int) -> int:
         if self._wanted_port is None:
             return free_port(preferred, self._place.host)
-        if not is_free(self._wanted_port, self._place.host):
-            problem = f"port {self._wanted_port} is taken, or this account may not use it"
+        return self._this_port(self._wanted_port)
+
+    def _this_port(self, port: int) -> int:
+        if not is_free(port, self._place.host):
+            problem = f"port {port} is taken, or this account may not use it"
             raise LaunchError(problem, "choose another one with --port")
-        return self._wanted_port
+        return port
 
     def _addresses(self, known: dict[str, int]) -> dict[str, str]:
         """Start the embedded servers that no address in the environment replaces."""

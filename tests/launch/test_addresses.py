@@ -2,6 +2,7 @@
 
 import ast
 import secrets
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from launch import commands
 from launch.addresses import HERE, Addresses, addresses_of
 from launch.instance import FILES, SECRETS, Instance
+from launch.ports import free_port, is_free
 from launch.process import LaunchError
 from launch.services import reporter_spec
 from launch.tls import Tls
@@ -108,8 +110,13 @@ def readable(folder: Path) -> dict[str, str]:
     (folder / "file").write_bytes(pem)
     (folder / "file").chmod(0o600)
     values = {
-        "site": "https://set.example.com", "origins": "https://set.example.com", "secret": "given" * 12,
-        "file": "file", "secret_file": "file", "public_key_file": "file", "public_key": pem.decode(),
+        "site": "https://set.example.com",
+        "origins": "https://set.example.com",
+        "secret": "given" * 12,
+        "file": "file",
+        "secret_file": "file",
+        "public_key_file": "file",
+        "public_key": pem.decode(),
     }
     servers = {"REDIS_URL": "redis://given"}
     return {
@@ -161,6 +168,23 @@ def test_a_setting_that_cannot_be_read_is_a_line_and_no_instance(
     assert not (tmp_path / "data").exists()
 
 
+def two_free_ports() -> int:
+    """Give the first of two free ports that are neighbours."""
+    return next(port for port in iter(free_port, 0) if is_free(port + 1))
+
+
+@pytest.mark.parametrize("taken", [0, 1])
+def test_a_port_that_others_know_is_not_exchanged_for_another(
+    taken: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port = two_free_ports()
+    urls = ("--url", PUBLIC[0], "--url", PUBLIC[1])
+    with socket.create_server(("127.0.0.1", port + taken)):
+        options = ["up", "--data-dir", str(tmp_path / "data"), "--nodes", "2", "--port", str(port), *urls]
+        assert commands.main(options) == 1
+    assert f"port {port + taken} is taken" in capsys.readouterr().err
+
+
 @pytest.fixture
 def launched(tmp_path: Path) -> Iterator[Launched]:
     instance = Launched(tmp_path)
@@ -179,7 +203,9 @@ def test_behind_a_proxy_nodes_go_by_their_public_addresses_and_by_the_given_secr
         file.write_text(key)
         file.chmod(0o600)
         launched.environment[f"{name}_FILE"] = file.name  # in the folder where it is called
-    launched.start("--nodes", "2", "--url", PUBLIC[0], "--url", PUBLIC[1])
+    port = two_free_ports()
+    launched.start("--nodes", "2", "--port", str(port), "--url", PUBLIC[0], "--url", PUBLIC[1])
+    assert [url.rpartition(":")[2] for url in launched.urls] == [str(port), str(port + 1)]
     assert all(f"{url}/" in launched.output.read_text() for url in PUBLIC)
     signed = jwt.encode({"sub": "admin"}, keys["SCALABLE_TOKEN_SECRET"], algorithm="HS256")
     bearer = {"Authorization": f"Bearer {signed}"}
