@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -122,15 +123,27 @@ def _typed(fields: dict[str, str]) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text)
+        return _read_json(text)
     except ValueError:
         return text
+
+
+def _read_json(text: str) -> Any:
+    """Read JSON; raises ValueError, also for NaN, Infinity and 1e400, which no request can hold."""
+    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def _read_object(text: str) -> dict[str, Any]:
     raw = sys.stdin.read() if text == "-" else text
     try:
-        body = json.loads(raw)
+        body = _read_json(raw)
     except ValueError as error:
         raise click.UsageError(f"--json is no JSON: {error}") from error
     if not isinstance(body, dict):

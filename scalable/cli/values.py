@@ -163,6 +163,6 @@ def properties_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in pairs:
         if key in found:
-            raise click.UsageError(f"the property {key!r} is given twice")
+            raise click.UsageError(f"{key!r} is given twice")
         found[key] = value
     return found

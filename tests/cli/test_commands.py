@@ -85,6 +85,8 @@ def test_each_command_explains_itself(offline_command: Command, name: str) -> No
         ("policies", "set", "public/default/x"),
         ("policies", "set", "public/default/x", "--json", "[1]"),
         ("policies", "set", "public/default/x", "--json", "{"),
+        ("policies", "set", "public/default/x", "--json", '{"maxSegments": NaN}'),
+        ("policies", "set", "public/default/x", "maxSegments=8", "maxSegments=9"),
         ("consume", "public/default/x", "-s", "s", "--type", "checkpoint", "--no-ack"),
         ("consume", "-s", "s"),
         ("consume", "public/default/x", "-s", "s", "--namespace", "public/default"),

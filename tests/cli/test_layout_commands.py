@@ -118,6 +118,17 @@ def test_an_aborted_operation_is_done_again(command: Command, topic: str) -> Non
     assert _body(command, "operations", "list", topic, "--unfinished") == []
 
 
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity", "1e400", "many", ""])
+@pytest.mark.parametrize("words", [("policies", "set"), ("what-now",)], ids=" ".join)
+def test_a_policy_of_what_is_no_number_is_refused(
+    command: Command, topic: str, words: tuple[str, ...], value: str
+) -> None:
+    """Also of numbers that JSON has no sign for, which no request could carry."""
+    refused = command(*words, topic, f"splitMsgRateInThreshold={value}")
+    assert refused.status == 1
+    assert "[policy_unreadable]" in refused.err
+
+
 def test_settings_of_a_topic_and_of_its_namespace(command: Command, topic: str) -> None:
     namespace = "public/default"
     assert command("policies", "set", namespace, "maxSegments=9").status == 0
