@@ -88,9 +88,14 @@ class NodeClient:
         body, _ = self._request("GET", _address(topic))
         return json.loads(body)
 
-    def batches(self, topic: TopicName, segment_id: int, *, offset: int, max_bytes: int) -> BatchPage:
-        """Read batches that hold messages at or above the offset, at least one if there is any."""
-        query = urlencode({"offset": offset, "maxBytes": max_bytes})
+    def batches(
+        self, topic: TopicName, segment_id: int, *, incarnation: int, offset: int, max_bytes: int
+    ) -> BatchPage:
+        """Read batches that hold messages at or above the offset, at least one if there is any.
+
+        Refused with the code `topic_deleted` when the topic is not of this incarnation any more.
+        """
+        query = urlencode({"incarnation": incarnation, "offset": offset, "maxBytes": max_bytes})
         path = f"{_address(topic)}/segments/{segment_id}/batches?{query}"
         body, headers = self._request("GET", path)
         return BatchPage(tuple(_frames(body)), int(headers["X-Scalable-Next-Offset"]))

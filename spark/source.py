@@ -33,6 +33,7 @@ from spark.rest import NodeRefused, TopicExtents
 from spark.sink import TopicStreamWriter, TopicWriter
 
 PRUNED = "segment_not_found"
+DELETED = "topic_deleted"
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +62,18 @@ class TopicChanged(Exception):
 
 @dataclass
 class SegmentSlice(InputPartition):
-    """The messages of one segment from `first` up to, not including, `end`: one Spark task."""
+    """The messages of one segment from `first` up to, not including, `end`: one Spark task.
 
+    They are those of one incarnation of the topic: another of the same name has segments of the same ids.
+    """
+
+    incarnation: int
     segment_id: int
     first: int
     end: int
 
 
-NOTHING = SegmentSlice(0, 0, 0)
+NOTHING = SegmentSlice(0, 0, 0, 0)
 """Where there is nothing to read: into an empty list Spark would put a partition of its own."""
 
 
@@ -94,11 +99,13 @@ class ScalableTopicSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicWriter:
         """Make a writer of a batch; raises ValueError for options, columns, and the mode overwrite."""
-        return TopicWriter(sink_options(self.options, named_by_query=False), schema, overwrite=overwrite)
+        options = sink_options(self.options, named_by_query=False)
+        return TopicWriter(options, schema, overwrite=overwrite, repeats="producer" in self.options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:
         """Make a writer of a stream; raises ValueError for options, columns, and the mode complete."""
-        return TopicStreamWriter(sink_options(self.options, named_by_query=True), schema, overwrite=overwrite)
+        options = sink_options(self.options, named_by_query=True)
+        return TopicStreamWriter(options, schema, overwrite=overwrite, repeats=True)
 
 
 class TopicReader(DataSourceReader):
@@ -113,32 +120,20 @@ class TopicReader(DataSourceReader):
         Raises TopicChanged, and InvalidParameter for a checkpoint that the topic never had.
         """
         extents = self._options.node.extents(self._options.topic)
-        before = resume(self._start(extents), extents.segments, {}).positions
+        before = resume(_start(self._options, extents), extents.segments, {}).positions
         after = self._end(extents)
         slices = [
-            SegmentSlice(segment_id, first, after[segment_id])
+            SegmentSlice(extents.incarnation, segment_id, first, after[segment_id])
             for segment_id, first in sorted(before.items())
             if first < after[segment_id]
         ]
         return slices or [NOTHING]
 
-    def _start(self, extents: TopicExtents) -> Checkpoint:
-        match self._options.starting:
-            case "earliest":
-                return Checkpoint.earliest(extents.incarnation)
-            case "latest":
-                return Checkpoint.latest(extents.incarnation, extents.segments)
-            case checkpoint:
-                return self._of_this_topic(checkpoint, extents)
-
     def _end(self, extents: TopicExtents) -> Mapping[int, int]:
         if self._options.ending is None:
             return {segment_id: extent.end_offset for segment_id, extent in extents.segments.items()}
-        return resume(self._of_this_topic(self._options.ending, extents), extents.segments, {}).positions
-
-    def _of_this_topic(self, checkpoint: Checkpoint, extents: TopicExtents) -> Checkpoint:
-        _require_same_topic(self._options, checkpoint, extents)
-        return checkpoint
+        _require_same_topic(self._options, self._options.ending, extents)
+        return resume(self._options.ending, extents.segments, {}).positions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one slice; see `read_slice`."""
@@ -154,14 +149,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: TopicExtents | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query starts."""
-        starting = self._options.starting
-        if isinstance(starting, Checkpoint):
-            return starting.to_json()
+        """Where a new query starts: a checkpoint is read as a batch reads it.
+
+        Raises TopicChanged, and InvalidParameter for a checkpoint that the topic never had.
+        """
         extents = self._options.node.extents(self._options.topic)
-        if starting == "latest":
-            return Checkpoint.latest(extents.incarnation, extents.segments).to_json()
-        return Checkpoint.earliest(extents.incarnation).to_json()
+        start = _start(self._options, extents)
+        if not start.positions:
+            return start.to_json()
+        return Checkpoint(start.incarnation, resume(start, extents.segments, {}).positions).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """At most this many messages of each segment a trigger: a backlog is read in bounded steps."""
@@ -180,10 +176,10 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """One slice for each segment that has something to read between the checkpoints."""
-        before, after = checkpoint_from_json(start).positions, checkpoint_from_json(end).positions
+        before, after = checkpoint_from_json(start).positions, checkpoint_from_json(end)
         return [
-            SegmentSlice(segment_id, before.get(segment_id, 0), offset)
-            for segment_id, offset in after.items()
+            SegmentSlice(after.incarnation, segment_id, before.get(segment_id, 0), offset)
+            for segment_id, offset in after.positions.items()
             if offset > before.get(segment_id, 0)
         ]
 
@@ -197,15 +193,22 @@ def read_slice(options: SourceOptions, part: SegmentSlice) -> Iterator[pa.Record
     """Read one slice; a page of batches becomes one Arrow batch.
 
     What was trimmed or pruned since the slice was planned is skipped: Spark repeats a planned slice after a
-    crash, however much later, and would never come past it.
+    crash, however much later, and would never come past it. Raises TopicChanged when the topic is another by
+    then: Spark asks for nothing else of what it planned, so that nobody but the node can tell.
     """
     offset = part.first
     while offset < part.end:
         try:
             page = options.node.batches(
-                options.topic, part.segment_id, offset=offset, max_bytes=options.max_bytes
+                options.topic,
+                part.segment_id,
+                incarnation=part.incarnation,
+                offset=offset,
+                max_bytes=options.max_bytes,
             )
         except NodeRefused as refusal:
+            if refusal.code == DELETED:
+                raise _changed(options) from None
             if refusal.code != PRUNED:
                 raise
             logger.warning("Messages from %s of segment %s are gone: pruned", offset, part.segment_id)
@@ -216,9 +219,24 @@ def read_slice(options: SourceOptions, part: SegmentSlice) -> Iterator[pa.Record
         offset = page.next_offset
 
 
+def _start(options: SourceOptions, extents: TopicExtents) -> Checkpoint:
+    match options.starting:
+        case "earliest":
+            return Checkpoint.earliest(extents.incarnation)
+        case "latest":
+            return Checkpoint.latest(extents.incarnation, extents.segments)
+        case checkpoint:
+            _require_same_topic(options, checkpoint, extents)
+            return checkpoint
+
+
 def _require_same_topic(options: SourceOptions, checkpoint: Checkpoint, extents: TopicExtents) -> None:
     if extents.incarnation != checkpoint.incarnation:
-        raise TopicChanged(f"{options.topic} was deleted and made again since the checkpoint")
+        raise _changed(options)
+
+
+def _changed(options: SourceOptions) -> TopicChanged:
+    return TopicChanged(f"{options.topic} was deleted and made again since the checkpoint")
 
 
 def _max_messages(limit: ReadLimit) -> int | None:

@@ -1,28 +1,43 @@
 """Writing to a topic and reading it back as a batch: nothing twice, keys in order, bad input by name."""
 
+import asyncio
 import json
-from collections.abc import Sequence
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
-from pyspark.errors import PythonException
+from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType, _parse_datatype_string
 
+from scalable.client import ConnectionLost
 from scalable.domain.operations import OperationKind
 from scalable.segments.registry import segment_port
 from scalable.services.topics import TopicView
-from spark.sink import by_key
+from spark.options import sink_options
+from spark.sink import PART, Place, _send, by_key
 from spark.source import ScalableTopicSource
-from tests.processes import LiveNode
+from tests.processes import LiveNode, ProcessFactory
+from tests.spark.waiting import wait_for
 from tests.topology import drive, make_topic, request
 
 pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True)]
 
 KEYS = 7
+ADAPTIVE, COALESCE = "spark.sql.adaptive.enabled", "spark.sql.adaptive.coalescePartitions.enabled"
+PARTITIONS = "spark.sql.shuffle.partitions"
+FEW_CORES = {ADAPTIVE: "true", PARTITIONS: "4", COALESCE: "false"}
+MANY_CORES = {ADAPTIVE: "true", PARTITIONS: "200", COALESCE: "true"}
+"""Two clusters, by what Spark makes of a shuffle there."""
 
 
 @pytest.fixture
@@ -128,32 +143,173 @@ def test_a_batch_under_the_same_name_is_stored_once(
     assert len(read(session, live_node, target)) == 100
 
 
+@pytest.mark.parametrize(("first", "again"), [(FEW_CORES, MANY_CORES), (MANY_CORES, FEW_CORES)])
+def test_a_batch_that_died_is_gone_on_with_on_another_cluster(
+    session: SparkSession,
+    live_node: LiveNode,
+    target: TopicView,
+    first: dict[str, str],
+    again: dict[str, str],
+) -> None:
+    """A row that is no message ends the first run behind others of its part, and after other parts."""
+    rows = numbered(session, 0, 400)
+    parts = by_key(rows).select("key", PART).distinct().collect()
+    last = max(parts, key=lambda row: row[PART]["part"])["key"]
+    dies = rows.unionByName(session.createDataFrame([(last, None)], "key string, value string"))
+    with on_a_cluster(session, first), pytest.raises(PythonException, match="a value is null"):
+        write(by_key(dies), live_node, target, producer="import")
+    stored = len(read(session, live_node, target))
+    assert 0 < stored <= 400
+    with on_a_cluster(session, again):
+        write(by_key(rows), live_node, target, producer="import")
+    assert of_keys(read(session, live_node, target)) == expected(400)
+
+
+def test_rows_that_are_not_where_they_were_are_refused(
+    session: SparkSession, live_node: LiveNode, target: TopicView
+) -> None:
+    frame = numbered(session, 0, 50)
+    write(by_key(frame, parts=4), live_node, target, producer="import")
+    with pytest.raises(PythonException, match="begun with 4 parts"):
+        write(by_key(frame, parts=8), live_node, target, producer="import")
+    laid_out = by_key(frame)
+    for moved in (laid_out.coalesce(1), laid_out.repartition(3), laid_out.orderBy("value")):
+        with pytest.raises(PythonException, match="the last step"):
+            write(moved, live_node, target, producer="another")
+    with pytest.raises(AnalysisException, match="producer_part is missing"):
+        write(frame, live_node, target, producer="another")
+    with pytest.raises(ValueError, match="1 to 255 parts"):
+        by_key(frame, parts=256)
+
+
+@contextmanager
+def on_a_cluster(session: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    """Let the session be as a user's own: Spark changes the number of partitions while a query runs."""
+    kept = {name: str(session.conf.get(name)) for name in settings}
+    try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
+        yield
+    finally:
+        for name, value in kept.items():
+            session.conf.set(name, value)
+
+
+@pytest.mark.parametrize(("first", "again"), [(FEW_CORES, MANY_CORES), (MANY_CORES, FEW_CORES)])
 def test_a_stream_that_repeats_its_last_epoch_stores_nothing_twice(
-    session: SparkSession, live_node: LiveNode, source: TopicView, target: TopicView, tmp_path: Path
+    session: SparkSession,
+    live_node: LiveNode,
+    source: TopicView,
+    target: TopicView,
+    tmp_path: Path,
+    first: dict[str, str],
+    again: dict[str, str],
 ) -> None:
     """The crash meant: everything of an epoch is durable, and Spark dies before it notes that."""
-    write(by_key(numbered(session, 0, 60)), live_node, source)
-    _copy(session, live_node, source, target, tmp_path)
-    write(by_key(numbered(session, 60, 60)), live_node, source)
-    _copy(session, live_node, source, target, tmp_path)
+    for number in range(2):
+        write(by_key(numbered(session, 60 * number, 60)), live_node, source)
+        with on_a_cluster(session, first):
+            copy(session, live_node, source, target, tmp_path)
     drive(request(OperationKind.SPLIT, target))
-    notes = sorted((tmp_path / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    notes[-1].unlink()
-    for leftover in (tmp_path / "commits").glob(f".{notes[-1].name}.*"):
-        leftover.unlink()
-    _copy(session, live_node, source, target, tmp_path)
+    forget_last_epoch(tmp_path)
+    with on_a_cluster(session, again):
+        copy(session, live_node, source, target, tmp_path)
     assert of_keys(read(session, live_node, target)) == expected(120)
 
 
-def _copy(
-    session: SparkSession, node: LiveNode, source: TopicView, target: TopicView, checkpoint: Path
+def forget_last_epoch(checkpoint: Path) -> None:
+    """Take from Spark its note that the last epoch was done."""
+    notes = sorted((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    notes[-1].unlink()
+    for leftover in (checkpoint / "commits").glob(f".{notes[-1].name}.*"):
+        leftover.unlink()
+
+
+def copy(
+    session: SparkSession,
+    node: LiveNode,
+    source: TopicView,
+    target: TopicView,
+    checkpoint: Path,
+    *,
+    parts: int = 4,
+    **more: str,
 ) -> None:
-    stream = session.readStream.format("scalable-topic").options(**options(node, source)).load()
-    rows = by_key(stream.select("key", "value", "segment_id", "offset"))
-    writer = rows.writeStream.format("scalable-topic").options(**options(node, target))
+    """Copy what is new in a topic by a stream."""
+    given = {**options(node, source), "starting": more.pop("starting", "earliest")}
+    stream = session.readStream.format("scalable-topic").options(**given).load()
+    rows = by_key(stream.select("key", "value", "segment_id", "offset"), parts=parts)
+    writer = rows.writeStream.format("scalable-topic").options(**options(node, target), **more)
     writer = writer.option("orderBy", "segment_id, offset")
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     writer.start().awaitTermination()
+
+
+def test_a_stream_is_not_taken_for_another_of_its_name(
+    session: SparkSession, live_node: LiveNode, source: TopicView, target: TopicView, tmp_path: Path
+) -> None:
+    """A new checkpoint counts its epochs from 0 again; so does a second query."""
+    write(by_key(numbered(session, 0, 60)), live_node, source)
+    copy(session, live_node, source, target, tmp_path / "first", producer="copies")
+    between = json.dumps({"incarnation": source.incarnation, "positions": segment_ends(source)})
+    write(by_key(numbered(session, 60, 30)), live_node, source)
+    copy(session, live_node, source, target, tmp_path / "second", producer="copies", starting=between)
+    assert of_keys(read(session, live_node, target)) == expected(90)
+
+
+def test_an_epoch_that_others_followed_is_refused_and_so_is_one_of_other_parts(
+    session: SparkSession, live_node: LiveNode, source: TopicView, target: TopicView, tmp_path: Path
+) -> None:
+    write(by_key(numbered(session, 0, 60)), live_node, source)
+    copy(session, live_node, source, target, tmp_path / "now")
+    shutil.copytree(tmp_path / "now", tmp_path / "older")
+    forget_last_epoch(tmp_path / "older")
+    with pytest.raises(StreamingQueryException, match="begun with 4 parts"):
+        copy(session, live_node, source, target, tmp_path / "older", parts=5)
+    write(by_key(numbered(session, 60, 60)), live_node, source)
+    copy(session, live_node, source, target, tmp_path / "now")
+    with pytest.raises(StreamingQueryException, match="the checkpoint is an older one"):
+        copy(session, live_node, source, target, tmp_path / "older")
+    assert of_keys(read(session, live_node, target)) == expected(120)
+
+
+def test_without_the_epoch_nothing_is_written(
+    session: SparkSession, live_node: LiveNode, target: TopicView
+) -> None:
+    """A Spark that named its properties in another way would have every epoch taken for the first."""
+    frame = by_key(numbered(session, 0, 5))
+    given = {name: str(value) for name, value in options(live_node, target).items()}
+    writer = ScalableTopicSource(given).streamWriter(frame.schema, overwrite=False)
+
+    def outside_of_a_stream(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        writer.write(batches)
+        yield from ()
+
+    with pytest.raises(PythonException, match="Spark told the task no sql"):
+        frame.mapInArrow(outside_of_a_stream, "value string").collect()
+    assert read(session, live_node, target) == []
+
+
+@pytest.mark.timeout(300)
+def test_a_node_that_is_away_is_waited_for_no_longer_than_the_patience(
+    target: TopicView, processes: ProcessFactory
+) -> None:
+    """It goes when more is under way than there is room for, so that the next row waits for room."""
+    node = processes.node()
+    given = {**options(node, target), "patienceSeconds": "2", "compression": "none", "producer": "import"}
+    wanted = sink_options(given, named_by_query=False)
+    values = [f"{number:06d}".ljust(4_096, "x") for number in range(20_000)]
+    table = pa.table({"key": [str(number % KEYS) for number in range(len(values))], "value": values})
+    with ThreadPoolExecutor(1) as thread:
+        sending = thread.submit(lambda: asyncio.run(_send(wanted, "import-0", Place(0, 0, 0), table)))
+        wait_for(lambda: any(segment_ends(target).values()), "the first message")
+        node.process.send_signal(signal.SIGKILL)
+        with pytest.raises(TimeoutError, match="took no message for 2 s"):
+            sending.result(60)
+        began = time.monotonic()
+        with pytest.raises(ConnectionLost):
+            asyncio.run(_send(wanted, "import-0", Place(0, 0, 0), table))
+        assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize(
@@ -163,6 +319,7 @@ def _copy(
         ("value string", "column place is missing"),
         ("value bigint", "value is bigint"),
         ("key bigint, value string", "key is bigint"),
+        (f"value string, {PART} int", "producer_part is int"),
         ("value string, colour string", "one of"),
     ],
 )

@@ -1,5 +1,7 @@
 """The data source on a real node: every message once, children after their parents, in bounded steps."""
 
+from __future__ import annotations
+
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from scalable.domain.errors import ScalableError
+from scalable.domain.errors import InvalidParameter, ScalableError
 from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind
 from scalable.segments.port import SegmentKey
@@ -20,7 +22,7 @@ from scalable.services import pruning, topics
 from scalable.services.topics import TopicView
 from scalable.wire.batch import Codec, Record, encode_batch
 from spark.rest import NodeClient, NodeRefused, NodeUnavailable
-from spark.source import ARROW_SCHEMA, ScalableTopicSource, TopicStreamReader
+from spark.source import ARROW_SCHEMA, ScalableTopicSource, TopicChanged, TopicStreamReader
 from tests.processes import LiveNode
 from tests.spark.reporter import append_values
 from tests.topology import ACTOR, drive, layout_of, make_topic, request
@@ -33,7 +35,7 @@ class Stream:
 
     def __init__(self, session: SparkSession, node: LiveNode, topic: TopicView, directory: Path) -> None:
         self._session = session
-        self._checkpoint = str(directory / "checkpoint")
+        self._directory = directory
         self._batches: list[list[Row]] = []
         self.options: dict[str, Any] = {
             "url": node.url,
@@ -47,8 +49,25 @@ class Stream:
         self._batches = []
         reader = self._session.readStream.format("scalable-topic").options(**{**self.options, **options})
         writer = reader.load().writeStream.foreachBatch(self._keep).trigger(availableNow=True)
-        writer.option("checkpointLocation", self._checkpoint).start().awaitTermination()
+        writer.option("checkpointLocation", str(self._directory)).start().awaitTermination()
         return [batch for batch in self._batches if batch]
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows of the last run, also of one that failed."""
+        return [row for batch in self._batches for row in batch]
+
+    def anew(self) -> Stream:
+        """Begin with a new checkpoint."""
+        self._directory = self._directory.with_name(f"{self._directory.name}-new")
+        return self
+
+    def forget_last_batch(self) -> None:
+        """Take from Spark its note that the last batch was done, as a crash before it would."""
+        commits = self._directory / "commits"
+        last = max(commits.glob("[0-9]*"), key=lambda path: int(path.name))
+        for note in (last, *commits.glob(f".{last.name}.*")):
+            note.unlink()
 
     def values(self, **options: object) -> list[str]:
         """Read all that is new and give the values."""
@@ -67,7 +86,7 @@ def topic(live_node: LiveNode) -> TopicView:
 @pytest.fixture
 def stream(session: SparkSession, live_node: LiveNode, topic: TopicView, tmp_path: Path) -> Stream:
     """A stream of the topic."""
-    return Stream(session, live_node, topic, tmp_path)
+    return Stream(session, live_node, topic, tmp_path / "checkpoint")
 
 
 def make_reader(options: dict[str, Any], **more: object) -> TopicStreamReader:
@@ -168,6 +187,60 @@ def test_where_a_stream_starts(live_node: LiveNode, stream: Stream, topic: Topic
     assert stream.values(starting=json.dumps(given)) == ["old 1"]
 
 
+def test_a_checkpoint_means_the_same_to_a_stream_as_to_a_batch(
+    session: SparkSession, stream: Stream, topic: TopicView
+) -> None:
+    """A parent that it does not name was read to its end if it names a child, and is not read again."""
+    append(topic, "parent 0", "parent 1")
+    drive(request(OperationKind.SPLIT, topic))
+    low, high = (segment.segment_id for segment in layout_of(topic).active)
+    append(topic, "low 0", "low 1", segment_id=low)
+    append(topic, "high 0", "high 1", segment_id=high)
+    for positions in ({low: 1, high: 0}, {low: 2}, {0: 1}, {0: 2, high: 1}, {}):
+        named = {str(segment_id): offset for segment_id, offset in positions.items()}
+        starting = json.dumps({"incarnation": topic.incarnation, "positions": named})
+        batch = session.read.format("scalable-topic").options(**stream.options, starting=starting).load()
+        expected = sorted(bytes(row["value"]).decode() for row in batch.collect())
+        assert sorted(stream.anew().values(starting=starting)) == expected, positions
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "positions", "error"),
+    [(0, {"0": 3}, InvalidParameter), (1, {"0": 1}, TopicChanged)],
+    ids=["behind the end", "of another topic"],
+)
+def test_a_checkpoint_that_the_topic_never_had_is_refused_by_both_readers(
+    stream: Stream, topic: TopicView, incarnation: int, positions: dict[str, int], error: type[Exception]
+) -> None:
+    append(topic, "a", "b")
+    starting = json.dumps({"incarnation": topic.incarnation + incarnation, "positions": positions})
+    with pytest.raises(error):
+        make_reader(stream.options, starting=starting).initialOffset()
+    texts = {name: str(value) for name, value in stream.options.items()}
+    with pytest.raises(error):
+        ScalableTopicSource({**texts, "starting": starting}).reader(StructType()).partitions()
+
+
+def test_what_was_planned_is_not_read_from_another_topic_of_the_name(
+    session: SparkSession, stream: Stream, topic: TopicView, tmp_path: Path
+) -> None:
+    """After a crash Spark repeats what it planned, and asks for no newer offset in between."""
+    append(topic, "a", "b")
+    assert stream.values() == ["a", "b"]
+    texts = {name: str(value) for name, value in stream.options.items()}
+    batch = ScalableTopicSource(texts).reader(StructType())
+    planned = batch.partitions()
+    assert [found.num_rows for part in planned for found in batch.read(part)] == [2]
+    topics.delete_topic(name=topic.name, actor=ACTOR)
+    append(make_topic("flights", segments=1), "other a", "other b", "other c")
+    with pytest.raises(TopicChanged):
+        [list(batch.read(part)) for part in planned]
+    stream.forget_last_batch()
+    with pytest.raises(StreamingQueryException, match="deleted and made again"):
+        stream.run()
+    assert stream.rows == []
+
+
 def test_a_topic_made_again_is_not_taken_for_the_one_before(stream: Stream, topic: TopicView) -> None:
     append(topic, "a")
     assert stream.values() == ["a"]
@@ -205,10 +278,10 @@ def test_the_node_client_says_what_is_wrong(live_node: LiveNode, topic: TopicVie
     with pytest.raises(NodeRefused, match="topic_not_found"):
         client.extents(missing)
     with pytest.raises(NodeRefused, match="segment_not_found"):
-        client.batches(topic.name, 99, offset=0, max_bytes=1000)
+        client.batches(topic.name, 99, incarnation=topic.incarnation, offset=0, max_bytes=1000)
     system = NodeClient(live_node.url, live_node.system_token)
     with pytest.raises(NodeRefused, match="forbidden"):
-        system.batches(topic.name, 0, offset=0, max_bytes=1000)
+        system.batches(topic.name, 0, incarnation=topic.incarnation, offset=0, max_bytes=1000)
     with pytest.raises(NodeRefused, match="400"):
         system.post("/admin/v2/scalable-load/reports", {"reporter": "r", "watermarkMs": -1, "loads": []})
     with pytest.raises(NodeRefused, match="401"):
