@@ -31,17 +31,19 @@ _SEGMENT = (*_TOPIC, "segment_id")
 def topic_minutes(rows: DataFrame, segment_rate: float) -> DataFrame:
     """One row a minute of a topic: rates, the hottest segment, segments there were and would have done.
 
-    Segments there were are the active ones where the layout was known, else those that had samples.
+    Segments there were are the active ones where the layout was known, else those that had samples. The
+    hottest is so while it is observed; for the skew, which compares it with the topic, over the minute.
     """
     share = sf.col("observed_ms") / 60_000
     summed = (sf.sum(sf.col(name) * share).alias(name) for name in ("msg_rate_in", "msg_rate_out"))
     minutes = rows.groupBy(*_TOPIC, "minute_ms").agg(
         *summed,
         sf.max("msg_rate_in").alias("hottest"),
+        sf.max(sf.col("msg_rate_in") * share).alias("largest"),
         sf.coalesce(sf.max("active_segments"), sf.count("*")).alias("segments"),
     )
     needed = sf.greatest(sf.lit(1), sf.ceil(sf.col("msg_rate_in") / segment_rate))
-    skew = sf.when(sf.col("msg_rate_in") > 0, sf.col("hottest") * sf.col("segments") / sf.col("msg_rate_in"))
+    skew = sf.when(sf.col("msg_rate_in") > 0, sf.col("largest") * sf.col("segments") / sf.col("msg_rate_in"))
     return minutes.withColumns({"needed": needed, "skew": skew})
 
 
@@ -64,12 +66,13 @@ def topics_of(minutes: DataFrame, segment_rate: float) -> DataFrame:
 
 
 def hot_segments(rows: DataFrame) -> DataFrame:
-    """The segments with the highest minute."""
+    """The segments with the highest minute; means are over the time for which they were observed."""
+    messages = sf.sum(sf.col("msg_rate_in") * sf.col("observed_ms"))
     segments = rows.groupBy(*_SEGMENT).agg(
         sf.max("hash_start").alias("hash_start"),
         sf.max("hash_end").alias("hash_end"),
         sf.max("msg_rate_in").alias("peak_rate"),
-        sf.avg("msg_rate_in").alias("mean_rate"),
+        sf.try_divide(messages, sf.sum("observed_ms")).alias("mean_rate"),
         (sf.sum("observed_ms") / 3_600_000).alias("hours"),
     )
     return segments.orderBy(sf.desc("peak_rate"), *_SEGMENT).limit(HOTTEST)
@@ -92,24 +95,30 @@ def hot_parts(rows: DataFrame) -> DataFrame:
 def hot_keys(rows: DataFrame) -> DataFrame:
     """The keys with most messages, of those that nodes looked at, with the bounds of their share of a topic.
 
-    A key was seen `count` times at least and `count + error` times at most.
+    A key was seen `count` times at least and `count + error` times at most. Nodes look at less of more: what
+    they saw in a minute stands for all messages of the minute, and minutes without a look are left out.
     """
-    topics = rows.groupBy(*_TOPIC).agg(
+    messages = sf.col("msg_rate_in") * sf.col("observed_ms") / 1000
+    looked = rows.where(sf.col("keys_seen") > 0).withColumn("each", messages / sf.col("keys_seen"))
+    topics = looked.groupBy(*_TOPIC).agg(
         sf.sum("keys_seen").alias("seen"),
         sf.sum("keys_error").alias("error"),
-        sf.sum(sf.col("msg_rate_in") * sf.col("observed_ms") / 1000).alias("messages_in"),
+        sf.sum(sf.col("keys_error") * sf.col("each")).alias("unsure"),
+        sf.sum(sf.col("keys_seen") * sf.col("each")).alias("topic_messages"),
     )
-    each = rows.select(*_TOPIC, sf.explode("hot_keys").alias("hot"))
-    keys = each.groupBy(*_TOPIC, sf.col("hot.key").alias("key")).agg(sf.sum("hot.count").alias("count"))
-    found = keys.join(topics.where(sf.col("seen") > 0), list(_TOPIC))
-    least = sf.col("count") / sf.col("seen")
-    most = sf.least(sf.lit(1.0), (sf.col("count") + sf.col("error")) / sf.col("seen"))
-    shares = found.select(
+    each = looked.select(*_TOPIC, "each", sf.explode("hot_keys").alias("hot"))
+    keys = each.groupBy(*_TOPIC, sf.col("hot.key").alias("key")).agg(
+        sf.sum("hot.count").alias("count"),
+        sf.sum(sf.col("hot.count") * sf.col("each")).alias("messages"),
+    )
+    shares = keys.join(topics.where(sf.col("topic_messages") > 0), list(_TOPIC)).select(
         *_TOPIC,
         "key",
-        (sf.col("messages_in") * least).alias("messages"),
-        least.alias("share_at_least"),
-        most.alias("share_at_most"),
+        "messages",
+        (sf.col("messages") / sf.col("topic_messages")).alias("share_at_least"),
+        sf.least(sf.lit(1.0), (sf.col("messages") + sf.col("unsure")) / sf.col("topic_messages")).alias(
+            "share_at_most"
+        ),
         "count",
         "error",
         "seen",

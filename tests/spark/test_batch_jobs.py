@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from replay.keys import uniform
 from replay.run import replay
@@ -76,6 +76,52 @@ def test_the_daily_report_finds_what_is_hot_and_wasted(session: SparkSession, tm
     assert "topic://public/default/b" in page
     assert "topic://public/other/c" not in page
     assert "data:image/png;base64," in page
+
+
+def read_day(session: SparkSession, directory: Path, rows: list[Row]) -> DataFrame:
+    """Read rows as the report does."""
+    return read_history(session, str(record(directory, rows)), first=DAY, last=DAY)
+
+
+def test_the_shares_of_keys_are_those_of_all_messages_however_many_were_looked_at(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """At night nodes look at every message, by day at a tenth, and in some minutes at none."""
+    night = {"hot_keys": [{"key": "X", "count": 60_000}], "keys_seen": 60_000, "keys_error": 0}
+    counts = [{"key": "Y", "count": 500_000}, {"key": "X", "count": 40_000}]
+    day = {"hot_keys": counts, "keys_seen": 600_000, "keys_error": 30_000}
+    unseen: dict[str, object] = {"hot_keys": [], "keys_seen": 0, "keys_error": 0}
+    rows = [minute("public/default/a", 0, number, 1_000.0, **night) for number in range(3)]
+    rows += [minute("public/default/a", 1, number, 100_000.0, **day) for number in range(3)]
+    rows += [minute("public/default/a", 2, 0, 5_000.0, **unseen), minute("public/default/a", 3, 0, 70.0)]
+    rows += [minute("public/default/b", 0, 0, 20.0, observed_ms=30_000, **night)]
+    y, x, b = daily_report.hot_keys(read_day(session, tmp_path, rows)).collect()
+    assert (y["key"], x["key"], b["key"], b["topic"]) == ("Y", "X", "X", "topic://public/default/b")
+    messages = 3 * 60 * 101_000
+    assert y["messages"] == pytest.approx(3 * 5_000_000)
+    assert x["messages"] == pytest.approx(3 * (60_000 + 400_000))
+    assert (b["messages"], b["share_at_least"], b["share_at_most"]) == pytest.approx((600, 1, 1))
+    for key in (x, y):
+        assert key["share_at_least"] == pytest.approx(key["messages"] / messages)
+        assert key["share_at_most"] == pytest.approx((key["messages"] + 3 * 300_000) / messages)
+    assert (y["count"], y["error"], y["seen"]) == (1_500_000, 90_000, 3 * 660_000)
+
+
+def test_a_segment_that_was_born_within_a_minute_makes_no_skew(session: SparkSession, tmp_path: Path) -> None:
+    """A split in the middle of a minute; the load is even before and behind it."""
+    half = {"observed_ms": 30_000, "active_segments": 2}
+    rows = [
+        minute("public/default/a", 0, 0, 1_000.0, active_segments=2),
+        minute("public/default/a", 1, 0, 2_000.0, **half),
+        minute("public/default/a", 1, 1, 1_000.0, active_segments=2),
+        minute("public/default/a", 0, 1, 1_000.0, active_segments=2),
+    ]
+    history = read_day(session, tmp_path, rows)
+    minutes = daily_report.topic_minutes(history, 1_500).orderBy("minute_ms").collect()
+    assert [each["skew"] for each in minutes] == pytest.approx([1, 1])
+    assert [each["hottest"] for each in minutes] == [2_000, 1_000]  # it is over capacity while it is observed
+    means = {each["segment_id"]: each["mean_rate"] for each in daily_report.hot_segments(history).collect()}
+    assert means == pytest.approx({0: 1_000, 1: (2_000 * 30 + 1_000 * 60) / 90})
 
 
 def test_a_day_without_history_is_a_report_that_says_so(session: SparkSession, tmp_path: Path) -> None:
