@@ -120,6 +120,7 @@ ANSWERS: dict[str, Answer] = {
     "tenant_fixed": Answer(412, 4412),
     "topics_switched_off": Answer(412, 4412),
     # Limits.
+    "batch_too_large": Answer(413, 4413),
     "frame_too_large": Answer(413, 4413),
     "message_too_large": Answer(413, 4413),
     "permits_exceeded": Answer(429, 4429),

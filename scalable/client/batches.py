@@ -91,6 +91,14 @@ class Batch:
     request_id: int = 0
     restart: bool = False
 
+    def halves(self) -> list[Batch]:
+        """Cut it in two; raises ValueError for a single entry."""
+        middle = len(self.entries) // 2
+        if not middle:
+            raise ValueError("a single entry has no halves")
+        parts = self.entries[:middle], self.entries[middle:]
+        return [Batch(self.segment_id, part) for part in parts]
+
     def doubt(self) -> None:
         """Note that nobody knows whether it is stored."""
         for entry in self.entries:

@@ -10,7 +10,7 @@ from scalable.client.admin import Admin
 from scalable.client.connection import Backoff, Urls, least_pause_seconds, logger
 from scalable.client.producer import Producer
 from scalable.client.queue_inbox import QueueMessage
-from scalable.domain.errors import BatchInvalid, MessageTooLarge, TopicExists, TopicNotFound
+from scalable.domain.errors import BatchInvalid, BatchTooLarge, MessageTooLarge, TopicExists, TopicNotFound
 from scalable.domain.names import TopicName
 
 ORIGINAL_TOPIC = "original-topic"
@@ -80,11 +80,11 @@ class DeadLetters:
         try:
             try:
                 await self._send_with(producer, message, self._properties(message))
-            except (BatchInvalid, MessageTooLarge) as error:
+            except (BatchInvalid, BatchTooLarge, MessageTooLarge) as error:
                 # Stored as it was before, without its origin, is better than never.
                 logger.warning("dead letter to %s goes without its origin: %s", self.topic, error)
                 await self._send_with(producer, message, message.properties)
-        except (BatchInvalid, MessageTooLarge):
+        except (BatchInvalid, BatchTooLarge, MessageTooLarge):
             raise
         except Exception:
             # It ended for good, as with a topic that was deleted: the next attempt begins anew.

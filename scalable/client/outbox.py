@@ -9,7 +9,7 @@ successors send nothing until it did.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -111,6 +111,10 @@ class Outbox:
         self._keyless_turn = 0
         self._urgent_before = float("-inf")
         self.in_flight_count = 0
+
+    def bound_batches(self, max_bytes: int) -> None:
+        """Cut no batch of several messages that is larger, whatever limits were asked for."""
+        self._limits = replace(self._limits, max_bytes=min(self._limits.max_bytes, max_bytes))
 
     def resume_after(self, last_sequence: int) -> None:
         """Number new entries above what an earlier life of the name has stored, or may yet store."""
@@ -256,6 +260,9 @@ class Outbox:
     ) -> list[Settled]:
         if code == "batch_partly_duplicate":
             return self._cut_by_marks(stream, batch, body)
+        if code == "batch_too_large" and len(batch.entries) > 1:
+            stream.return_batches(batch.halves())
+            return []
         batch.note_refusal(code, body)
         if code in _WAITS_FOR_LAYOUT:
             stream.terminated = True

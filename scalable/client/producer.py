@@ -177,8 +177,8 @@ class Producer:
     async def send(self, key: str | None, value: bytes, **options: Unpack[MessageOptions]) -> MessageId:
         """Send a message and wait until it is durable; the options are those of `MessageOptions`.
 
-        Raises MessageTooLarge, BatchInvalid (the key, the value or an option), and what ended the producer,
-        as TopicDeleted.
+        Raises MessageTooLarge, BatchInvalid (the key, the value or an option), BatchTooLarge (more than the
+        server takes, with its many properties), and what ended the producer, as TopicDeleted.
         """
         delivered = await self.submit(key, value, **options)
         return await delivered
@@ -257,6 +257,7 @@ class Producer:
     def _adopt(self, connection: Connection) -> None:
         welcome = connection.welcome
         self._max_message_bytes = welcome.max_message_bytes
+        self._outbox.bound_batches(welcome.max_message_bytes)
         if self._welcomed is not None and not self._welcomed.done():
             self._last_sequence = welcome.last_sequence
             self._outbox.resume_after(welcome.last_sequence)

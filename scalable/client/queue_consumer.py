@@ -83,17 +83,11 @@ class QueueConsumer(Receiver[QueueMessage]):
         self._watch = TopologyWatch(
             self._endpoint, self.topic, client=self.name, on_change=self._follow_topology
         )
-        self._link = QueueLink(
-            self._endpoint,
-            self.topic,
-            subscription,
-            consumer=self.name,
-            inbox=self._inbox,
-            prefetch=Prefetch.of(prefetch_messages),
-            ack_timeout_seconds=ack_timeout_seconds,
-            changed=self._on_frame,
-        )
+        self._prefetch, self._ack_timeout_seconds = Prefetch.of(prefetch_messages), ack_timeout_seconds
+        self._links: list[QueueLink] = []
+        """One for so many segments as one socket attaches."""
         self._backoff = Backoff()
+        self._serving: list[asyncio.Task[None]] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     def _make_dead_letters(self, url: Urls, token: str, topic: TopicName | str | None) -> DeadLetters | None:
@@ -133,24 +127,48 @@ class QueueConsumer(Receiver[QueueMessage]):
             admin.create_subscription(self.topic, self.subscription, kind="QUEUE", start=self._start_position)
 
     def _run(self) -> None:
-        for work in (self._serve(), self._end_with_topic()):
-            self._tasks.append(asyncio.create_task(work, name=f"consumer {self.name}"))
+        self._add_links()
+        self._tasks.append(asyncio.create_task(self._end_with_topic(), name=f"consumer {self.name}"))
+
+    def _add_links(self) -> None:
+        """Open as many sockets as the segments need; of a topic's usual few, that is one."""
+        while len(self._links) < self._inbox.sockets:
+            link = self._make_link(len(self._links))
+            self._links.append(link)
+            self._serving.append(asyncio.create_task(self._serve(link), name=f"consumer {self.name}"))
+
+    def _make_link(self, socket: int) -> QueueLink:
+        link = QueueLink(
+            self._endpoint,
+            self.topic,
+            self.subscription,
+            consumer=self.name,
+            inbox=self._inbox,
+            prefetch=self._prefetch,
+            ack_timeout_seconds=self._ack_timeout_seconds,
+            socket=socket,
+            changed=self._on_frame,
+        )
+        # One that is opened later must not take another life of the topic's name for this one.
+        link.incarnation = self._links[0].incarnation if self._links else None
+        return link
 
     async def _wait_until_connected(self) -> None:
-        while self._link.incarnation is None:
+        while any(link.incarnation is None for link in self._links):
             self._raise_failure()
             await self._changed.wait()
 
     async def close(self, timeout_seconds: float = 10.0) -> None:
         """Make acknowledgements durable and give back what the application did not settle."""
         try:
-            if self._failure is None and self._tasks:
+            if self._failure is None and self._serving:
                 async with asyncio.timeout(timeout_seconds):
                     await self._finish_burying()
                     await self.flush()
                     self._leaving = True
-                    self._link.leave()
-                    await asyncio.wait(self._tasks[:1])
+                    for link in self._links:
+                        link.leave()
+                    await asyncio.wait(self._serving)
         except (TimeoutError, ConnectionLost) as error:
             logger.info("consumer %s left without goodbye: %s", self.name, error)
         finally:
@@ -164,7 +182,7 @@ class QueueConsumer(Receiver[QueueMessage]):
 
     async def _stop(self) -> None:
         self._leaving = True
-        tasks = [*self._tasks, *self._burying.values()]
+        tasks = [*self._serving, *self._tasks, *self._burying.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -178,13 +196,13 @@ class QueueConsumer(Receiver[QueueMessage]):
     def _next_message(self) -> QueueMessage | None:
         message = None if self._leaving else self._inbox.next_message(_now())
         if message is not None:
-            self._link.wake()
+            self._wake_link_of(message)
         return message
 
     def acknowledge(self, message: QueueMessage) -> None:
         """Acknowledge this message alone; it becomes durable within milliseconds, surely by `flush`."""
         self._inbox.acknowledge(message)
-        self._link.wake()
+        self._wake_link_of(message)
 
     def negative_acknowledge(self, message: QueueMessage) -> None:
         """Give a message back, to be delivered again, to any member, after a rest.
@@ -195,11 +213,16 @@ class QueueConsumer(Receiver[QueueMessage]):
         last = self._max_deliveries is not None and message.deliveries >= self._max_deliveries
         delay_seconds = 0.0 if last else self._rest.delay_seconds(message.deliveries)
         self._inbox.give_back(message, delay_ms=round(delay_seconds * 1_000))
-        self._link.wake()
+        self._wake_link_of(message)
+
+    def _wake_link_of(self, message: QueueMessage) -> None:
+        segment = self._inbox.segments.get(message.message_id.segment_id)
+        if segment is not None and segment.socket < len(self._links):
+            self._links[segment.socket].wake()
 
     async def flush(self) -> None:
         """Wait until all acknowledgements are durable; raises what ended the consumer."""
-        self._link.wake()
+        self._wake_links()
         while self._inbox.has_unsettled:
             self._raise_failure()
             await self._changed.wait()
@@ -207,7 +230,7 @@ class QueueConsumer(Receiver[QueueMessage]):
     @property
     def interruptions(self) -> int:
         """Count how often what this member held was given to others: with a connection, or for an error."""
-        return self._link.interruptions
+        return sum(link.interruptions for link in self._links)
 
     @property
     def dead_letter_topic(self) -> TopicName | None:
@@ -226,9 +249,9 @@ class QueueConsumer(Receiver[QueueMessage]):
 
     # Behind the scenes
 
-    async def _serve(self) -> None:
+    async def _serve(self, link: QueueLink) -> None:
         try:
-            await self._link.run()
+            await link.run()
         except TopicNotFound:
             self._fail(TopicDeleted(topic=str(self.topic)))
         except Exception as error:
@@ -242,8 +265,14 @@ class QueueConsumer(Receiver[QueueMessage]):
 
     def _follow_topology(self, topology: Topology) -> None:
         self._inbox.set_segments(topology.segments.keys())
-        self._link.wake()
+        if self._links and not self._leaving:
+            self._add_links()
+        self._wake_links()
         self._pulse()
+
+    def _wake_links(self) -> None:
+        for link in self._links:
+            link.wake()
 
     def _on_frame(self) -> None:
         if self._dead_letters is not None:

@@ -10,9 +10,11 @@ from itertools import count
 from scalable.client.batches import MessageId
 from scalable.domain.names import TopicName
 from scalable.wire.batch import Record, decode_batch, decode_header
-from scalable.wire.frames import MAX_RANGES, Frame, NegativeAck, QueueAck, QueueDelivery, Renew
+from scalable.wire.frames import MAX_ATTACHED, MAX_RANGES, Frame, NegativeAck, QueueAck, QueueDelivery, Renew
 
 Range = tuple[int, int]
+SEGMENTS_PER_SOCKET = MAX_ATTACHED // 2
+"""Not all that are possible: what is forgotten here the server may still count for a while."""
 FRESH_SHARE = 1 / 2
 """Of a claim's time: a message whose claim was not renewed for longer is not handed out any more."""
 
@@ -58,6 +60,8 @@ class QueueSegment:
     """
 
     segment_id: int
+    socket: int = 0
+    """Which of the consumer's sockets attaches it."""
     waiting: OrderedDict[int, Claimed] = field(default_factory=OrderedDict)
     dead: OrderedDict[int, Claimed] = field(default_factory=OrderedDict)
     """What was delivered too often."""
@@ -144,24 +148,48 @@ class QueueInbox:
         self._numbers = count(1)
         self.lease_seconds = 0.0
         self.segments: dict[int, QueueSegment] = {}
+        self._shares: list[dict[int, QueueSegment]] = [{}]
 
     def set_segments(self, segment_ids: Collection[int]) -> None:
         """Take over which segments the topic has; what was pruned is forgotten."""
-        for segment_id in segment_ids:
-            if segment_id not in self.segments:
-                self.segments[segment_id] = QueueSegment(segment_id)
-                self._turns.append(segment_id)
         for segment_id in self.segments.keys() - set(segment_ids):
             self.forget(segment_id)
+        for segment_id in segment_ids:
+            if segment_id not in self.segments:
+                self._add(segment_id)
+
+    def _add(self, segment_id: int) -> None:
+        socket = self._socket_with_room()
+        segment = QueueSegment(segment_id, socket)
+        self.segments[segment_id] = self._shares[socket][segment_id] = segment
+        self._turns.append(segment_id)
+
+    def _socket_with_room(self) -> int:
+        for socket, share in enumerate(self._shares):
+            if len(share) < SEGMENTS_PER_SOCKET:
+                return socket
+        self._shares.append({})
+        return len(self._shares) - 1
+
+    @property
+    def sockets(self) -> int:
+        """Count the sockets that it takes to attach every segment."""
+        return len(self._shares)
+
+    def share_of(self, socket: int) -> list[QueueSegment]:
+        """Give the segments that one of the sockets attaches."""
+        return list(self._shares[socket].values())
 
     def forget(self, segment_id: int) -> None:
         """Drop a segment that is no more."""
-        if self.segments.pop(segment_id, None) is not None:
+        segment = self.segments.pop(segment_id, None)
+        if segment is not None:
+            del self._shares[segment.socket][segment_id]
             self._turns.remove(segment_id)
 
-    def lose_connection(self) -> None:
+    def lose_connection(self, socket: int) -> None:
         """Forget what only the lost socket knew."""
-        for segment in self.segments.values():
+        for segment in self._shares[socket].values():
             segment.lose_connection()
 
     # Messages
@@ -262,9 +290,9 @@ class QueueInbox:
         segment.owed_permits += segment.waiting.pop(offset, None) is not None
         segment.returned.setdefault((delay_ms, True), set()).add(offset)
 
-    def give_back_waiting(self) -> None:
-        """Give back, uncounted, what the application never saw."""
-        for segment in self.segments.values():
+    def give_back_waiting(self, socket: int) -> None:
+        """Give back on this socket, uncounted, what the application never saw."""
+        for segment in self._shares[socket].values():
             returned = segment.returned.setdefault((0, False), set())
             returned |= segment.waiting.keys() | segment.dead.keys()
             segment.waiting.clear()

@@ -1,4 +1,4 @@
-"""The queue socket: attaches every segment, grants permits, tells outcomes, keeps alive what waits here."""
+"""A queue socket: attaches its segments, grants permits, tells outcomes, keeps alive what waits here."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ LOOK_SHARE = 1 / 32
 
 
 class QueueLink:
-    """Keeps one queue socket open for as long as it runs; `changed` is called after each frame."""
+    """Keeps one queue socket open for as long as it runs; `changed` is called after each frame.
+
+    `socket` tells which of the consumer's it is, and thereby which segments of the inbox are its own.
+    """
 
     def __init__(
         self,
@@ -56,11 +59,12 @@ class QueueLink:
         inbox: QueueInbox,
         prefetch: Prefetch,
         ack_timeout_seconds: float | None,
+        socket: int,
         changed: Callable[[], None],
     ) -> None:
         self._endpoint, self._topic, self._subscription = endpoint, topic, subscription
         self._consumer, self._inbox, self._prefetch = consumer, inbox, prefetch
-        self._ack_timeout_seconds = ack_timeout_seconds
+        self._ack_timeout_seconds, self._socket = ack_timeout_seconds, socket
         self._changed = changed
         self._wake = asyncio.Event()
         self._backoff = Backoff()
@@ -98,7 +102,7 @@ class QueueLink:
             await first_to_end(self._send(connection), self._receive(connection), self._look())
         finally:
             self.interruptions += 1
-            self._inbox.lose_connection()
+            self._inbox.lose_connection(self._socket)
             self._changed()
             await connection.close()
 
@@ -126,14 +130,14 @@ class QueueLink:
             renew = _now() >= self._renew_at
             if renew:
                 self._renew_at = _now() + self._renewal_seconds
-            for segment in list(self._inbox.segments.values()):
+            for segment in self._inbox.share_of(self._socket):
                 await self._attend(connection, segment, renew=renew)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self._renew_at - _now())):
                     await self._wake.wait()
                     await asyncio.sleep(GATHERING_SECONDS)
-        self._inbox.give_back_waiting()
-        for segment in self._inbox.segments.values():
+        self._inbox.give_back_waiting(self._socket)
+        for segment in self._inbox.share_of(self._socket):
             await self._tell(connection, segment)
 
     async def _attend(self, connection: Connection, segment: QueueSegment, *, renew: bool) -> None:

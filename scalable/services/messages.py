@@ -31,7 +31,7 @@ from scalable.store.subscriptions import SubscriptionView
 
 NO_SEQUENCE = -1
 MAX_SUCCESSORS = 64
-"""With so many descendants a refusal does not name them: they are read once, not by each producer."""
+"""With more descendants a refusal does not name them: they are read once, not by each producer."""
 Result = TypeVar("Result")
 
 
@@ -198,13 +198,13 @@ def _position(segment: Segment, stats: SegmentStats) -> dict[str, Any]:
 
 def _terminated(incarnation: int, segment_id: int) -> SegmentTerminated:
     """Tell where to go on: to the descendants as they are now, so that nobody has to wait for the watch."""
-    epoch, line = watching.read_line(incarnation, segment_id, limit=MAX_SUCCESSORS + 1)
+    epoch, line = watching.read_line(incarnation, segment_id, limit=MAX_SUCCESSORS + 2)
     if line and line[0].is_active:
         # A store outside the metadata database is terminated before the layout that has its children commits.
         return SegmentTerminated(segment_id=segment_id, epoch=epoch + 1)
     url = settings.SCALABLE_NODE_URL
     successors = [to_builtins(segment_frame(segment, node_url=url)) for segment in line[1:]]
-    if len(successors) == MAX_SUCCESSORS:
+    if len(successors) > MAX_SUCCESSORS:
         successors = []
     return SegmentTerminated(segment_id=segment_id, epoch=epoch, successors=successors)
 

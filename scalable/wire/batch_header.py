@@ -1,4 +1,4 @@
-"""The header of a record batch: all that a server reads (`docs/batch-format.md`).
+"""The header of a record batch: all that a server reads to store and deliver it (`docs/batch-format.md`).
 
 The header's checksum covers the index, and the index holds the checksum of each sub-block, so that a batch
 whose header and sub-blocks pass is whole.

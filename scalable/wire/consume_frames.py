@@ -9,7 +9,7 @@ from typing import Annotated
 
 import msgspec
 
-from scalable.wire.frame import Frame, Number
+from scalable.wire.frame import Frame, Number, ServerSent
 
 MAX_ACK_RANGES = 1_000
 
@@ -34,7 +34,7 @@ class Detach(Frame, frozen=True, tag="detach"):
     bucket: Number = 0
 
 
-class Detached(Frame, frozen=True, tag="detached"):
+class Detached(ServerSent, frozen=True, tag="detached"):
     """Server: no delivery of this segment follows; without a generation when it was not attached."""
 
     segment_id: int
@@ -63,7 +63,7 @@ class Ack(Frame, frozen=True, tag="ack"):
     ranges: Annotated[list[tuple[Number, Number]], msgspec.Meta(max_length=MAX_ACK_RANGES)] = []
 
 
-class Acked(Frame, frozen=True, tag="acked"):
+class Acked(ServerSent, frozen=True, tag="acked"):
     """Server: the cursor stands durably at `position`, and above it the messages of `ranges` are processed.
 
     On a key-shared subscription it also answers each attach, before the first delivery: what is processed
@@ -77,7 +77,7 @@ class Acked(Frame, frozen=True, tag="acked"):
     generation: int = 0
 
 
-class Skipped(Frame, frozen=True, tag="skipped"):
+class Skipped(ServerSent, frozen=True, tag="skipped"):
     """Server: up to `position`, nothing but what was delivered is for this entry bucket."""
 
     segment_id: int
@@ -86,7 +86,7 @@ class Skipped(Frame, frozen=True, tag="skipped"):
     generation: int = 0
 
 
-class EndOfSegment(Frame, frozen=True, tag="end_of_segment"):
+class EndOfSegment(ServerSent, frozen=True, tag="end_of_segment"):
     """Server: the segment is sealed and everything below `end_offset` was delivered."""
 
     segment_id: int

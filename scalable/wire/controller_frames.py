@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from scalable.wire.frame import Frame, Number
+from scalable.wire.frame import Frame, Number, ServerSent
 
 SegmentIdText = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,18})\Z")]
 
@@ -16,6 +16,10 @@ class CheckpointBody(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw
     incarnation: Number
     positions: Annotated[Mapping[SegmentIdText, Number], msgspec.Meta(max_length=100_000)]
     restored: Number = 0
+
+
+class HeldCheckpoint(CheckpointBody, forbid_unknown_fields=False, frozen=True, kw_only=True):
+    """The same as a server tells it."""
 
 
 class Register(Frame, frozen=True, tag="register"):
@@ -71,7 +75,7 @@ class Restore(Frame, frozen=True, tag="restore"):
     checkpoint: CheckpointBody
 
 
-class Committed(Frame, frozen=True, tag="committed"):
+class Committed(ServerSent, frozen=True, tag="committed"):
     """Server: the commit or restore of `request_id` is durable, with the positions that are held now.
 
     The `request_id` 0 answers a `register` whose checkpoint the group was restored to. `skipped` names what a
@@ -80,7 +84,7 @@ class Committed(Frame, frozen=True, tag="committed"):
     """
 
     request_id: int
-    checkpoint: CheckpointBody
+    checkpoint: HeldCheckpoint
     generation: int
     skipped: list[tuple[int, list[int]]] = []
 
@@ -89,7 +93,7 @@ class Leave(Frame, frozen=True, tag="leave"):
     """Client: leaves the subscription at once, without grace."""
 
 
-class AssignedSegment(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class AssignedSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment this consumer owns, or one entry bucket of it; acknowledgements carry `generation`.
 
     On a key-shared subscription `bucket` is the index of the entry bucket and `bucket_start` to `bucket_end`
@@ -109,7 +113,7 @@ class AssignedSegment(msgspec.Struct, forbid_unknown_fields=True, frozen=True, k
     bucket_end: int = 65535
 
 
-class Assignment(Frame, frozen=True, tag="assignment"):
+class Assignment(ServerSent, frozen=True, tag="assignment"):
     """Server: all that this consumer owns now. Ordered by (term, generation, epoch); an older one is ignored.
 
     `releasing`: [segment id, bucket] to give up: acknowledge what was delivered, then send `released`.

@@ -1,4 +1,8 @@
-"""What every control frame is: one JSON text message with a `type`, strict about unknown fields."""
+"""What every control frame is: one JSON text message with a `type`.
+
+A server refuses fields that it does not know, for what it passed over might have mattered to the client. A
+client passes them over, so that a server may tell more than before.
+"""
 
 from typing import Annotated
 
@@ -12,7 +16,11 @@ Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_BIGINT)]
 
 
 class Frame(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", frozen=True, kw_only=True):
-    """Base of all control frames."""
+    """Base of all control frames; as it is, of those of a client."""
+
+
+class ServerSent(Frame, forbid_unknown_fields=False, frozen=True):
+    """Base of the control frames of a server."""
 
 
 _encoder = msgspec.json.Encoder()

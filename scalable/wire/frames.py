@@ -1,8 +1,8 @@
-"""Control frames of the sockets under `/ws/v2/scalable/`: typed, tagged, and strict about unknown fields.
+"""Control frames of the sockets under `/ws/v2/scalable/`: typed and tagged.
 
 A control frame is one JSON text message with a `type`; a data frame is one binary message (`encode_publish`,
-`encode_delivery`). The first frame of a client is `hello`, which names the protocol version; within a version
-unknown fields and unknown types are refused, so that old and new processes can run side by side.
+`encode_delivery`). The first frame of a client is `hello`, which names the protocol version. Within a version
+a server refuses unknown types and fields; a client passes over unknown fields.
 """
 
 # ruff: noqa: N815 - segments and details have Pulsar's field names
@@ -18,6 +18,7 @@ from scalable.wire.controller_frames import (
     CheckpointBody,
     Commit,
     Committed,
+    HeldCheckpoint,
     Leave,
     Register,
     Released,
@@ -36,9 +37,10 @@ from scalable.wire.data_frames import (
     encode_delivery,
     encode_publish,
 )
-from scalable.wire.frame import Frame, Number, decode, decoder, encode
+from scalable.wire.frame import Frame, Number, ServerSent, decode, decoder, encode
 from scalable.wire.namespace_frames import TopicsDiff, TopicsSnapshot, WatchTopics
 from scalable.wire.queue_frames import (
+    MAX_ATTACHED,
     MAX_RANGES,
     QUEUE_DELIVERY,
     DeliveredRange,
@@ -59,6 +61,7 @@ from scalable.wire.queue_frames import (
 
 __all__ = [
     "DELIVERY",
+    "MAX_ATTACHED",
     "MAX_RANGES",
     "PARTS",
     "PROTOCOL_VERSION",
@@ -87,6 +90,7 @@ __all__ = [
     "Flow",
     "Frame",
     "Gone",
+    "HeldCheckpoint",
     "Hello",
     "Leave",
     "LookupClientFrame",
@@ -161,7 +165,7 @@ class Close(Frame, frozen=True, tag="close"):
     """Client: ends the session; the server closes the socket with 1000."""
 
 
-class Welcome(Frame, frozen=True, tag="welcome"):
+class Welcome(ServerSent, frozen=True, tag="welcome"):
     """Server: the session is open, within these limits."""
 
     protocol: int
@@ -175,7 +179,7 @@ class Welcome(Frame, frozen=True, tag="welcome"):
     incarnation: int = 0
 
 
-class ErrorFrame(Frame, frozen=True, tag="error"):
+class ErrorFrame(ServerSent, frozen=True, tag="error"):
     """Server: something was refused, for one segment (or bucket of it) if there is a `segment_id`.
 
     With a `request_id` it answers the commit or restore of that number; with a `generation` it is about that
@@ -192,7 +196,7 @@ class ErrorFrame(Frame, frozen=True, tag="error"):
     generation: int | None = None
 
 
-class Gone(Frame, frozen=True, tag="gone"):
+class Gone(ServerSent, frozen=True, tag="gone"):
     """Server: the topic was deleted; the socket closes with 4410 and the client must not reconnect."""
 
     topic: str
@@ -202,7 +206,7 @@ class Gone(Frame, frozen=True, tag="gone"):
 # DAG watch (PIP-468, DAG Watch Sessions).
 
 
-class SegmentFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class SegmentFrame(msgspec.Struct, frozen=True, kw_only=True):
     """One segment of the DAG, by Pulsar's field names."""
 
     segmentId: int
@@ -220,7 +224,7 @@ class SegmentFrame(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_o
     """A node that serves the segment, as others do; None when sealed."""
 
 
-class TopicDetail(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class TopicDetail(msgspec.Struct, frozen=True, kw_only=True):
     """What a dashboard sees beyond the layout (`detail: full`)."""
 
     operations: list[dict[str, object]] = []
@@ -230,7 +234,7 @@ class TopicDetail(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_on
     policy: dict[str, object] = {}
 
 
-class Snapshot(Frame, frozen=True, tag="snapshot"):
+class Snapshot(ServerSent, frozen=True, tag="snapshot"):
     """Server: the whole DAG as of `revision`."""
 
     session_id: str
@@ -246,7 +250,7 @@ class Snapshot(Frame, frozen=True, tag="snapshot"):
     detail: TopicDetail | None = None
 
 
-class Delta(Frame, frozen=True, tag="delta"):
+class Delta(ServerSent, frozen=True, tag="delta"):
     """Server: what changed since `base_revision`; applied to that snapshot it gives that of `revision`.
 
     `segments` holds each new or changed segment whole; `removed` the pruned ones.
@@ -269,7 +273,7 @@ class Delta(Frame, frozen=True, tag="delta"):
 # Produce.
 
 
-class Receipt(Frame, frozen=True, tag="receipt"):
+class Receipt(ServerSent, frozen=True, tag="receipt"):
     """Server: the batch of `request_id` is durable (or was already: `duplicate`); gives one permit back."""
 
     request_id: int
@@ -278,7 +282,7 @@ class Receipt(Frame, frozen=True, tag="receipt"):
     duplicate: bool = False
 
 
-class Refused(Frame, frozen=True, tag="refused"):
+class Refused(ServerSent, frozen=True, tag="refused"):
     """Server: the batch of `request_id` was not stored; gives one permit back.
 
     After a refusal, later batches for the same segment that were in flight are refused too (`stream_broken`)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from scalable.wire.frame import Frame
+from scalable.wire.frame import Frame, ServerSent
 
 FilterKey = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 FilterValue = Annotated[str, msgspec.Meta(max_length=4096, pattern=r"^[^\x00]*$")]
@@ -19,7 +19,7 @@ class WatchTopics(Frame, frozen=True, tag="watch_topics"):
     hash: ListHash | None = None
 
 
-class TopicsSnapshot(Frame, frozen=True, tag="topics_snapshot"):
+class TopicsSnapshot(ServerSent, frozen=True, tag="topics_snapshot"):
     """Server: a part of the whole list, by full names; so many parts are `remaining` behind it.
 
     `generation` counts the pushes of this socket, from 1.
@@ -30,7 +30,7 @@ class TopicsSnapshot(Frame, frozen=True, tag="topics_snapshot"):
     topics: list[str]
 
 
-class TopicsDiff(Frame, frozen=True, tag="topics_diff"):
+class TopicsDiff(ServerSent, frozen=True, tag="topics_diff"):
     """Server: what changed; `removed` is applied before `added`, and a name may be in both."""
 
     generation: int

@@ -10,10 +10,12 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from scalable.domain.errors import FrameInvalid, FrameUnknownType
-from scalable.wire.frame import MAX_BIGINT, Frame, Number
+from scalable.wire.frame import MAX_BIGINT, Frame, Number, ServerSent
 
 QUEUE_DELIVERY = 0x03
 MAX_RANGES = 1_000
+MAX_ATTACHED = 4_096
+"""How many segments one socket delivers at a time."""
 MAX_DELAY_MS = 7 * 24 * 3_600_000
 MIN_ACK_TIMEOUT_MS = 100
 MAX_ACK_TIMEOUT_MS = 24 * 3_600_000
@@ -79,7 +81,7 @@ class Renew(Frame, frozen=True, tag="renew"):
     request_id: Number = 0
 
 
-class Renewed(Frame, frozen=True, tag="renewed"):
+class Renewed(ServerSent, frozen=True, tag="renewed"):
     """Server: a renewal is durable; unless `complete`, some of its messages belong to others by now."""
 
     segment_id: int
@@ -87,7 +89,7 @@ class Renewed(Frame, frozen=True, tag="renewed"):
     complete: bool
 
 
-class QueueAcked(Frame, frozen=True, tag="queue_acked"):
+class QueueAcked(ServerSent, frozen=True, tag="queue_acked"):
     """Server: these messages are durably acknowledged."""
 
     segment_id: int
@@ -95,13 +97,13 @@ class QueueAcked(Frame, frozen=True, tag="queue_acked"):
     ranges: list[Offsets]
 
 
-class SegmentDone(Frame, frozen=True, tag="segment_done"):
+class SegmentDone(ServerSent, frozen=True, tag="segment_done"):
     """Server: the segment is sealed and everything in it is acknowledged; it needs no consumer any more."""
 
     segment_id: int
 
 
-class SegmentReopened(Frame, frozen=True, tag="segment_reopened"):
+class SegmentReopened(ServerSent, frozen=True, tag="segment_reopened"):
     """Server: a segment that was done has messages again, after a seek; attach it anew."""
 
     segment_id: int

@@ -188,7 +188,7 @@ async def test_what_cannot_be_stored_is_named(live_node: LiveNode, topic: TopicV
     cases = [
         (Publish(0, 9, True, batch(keys)), "segment_not_found"),
         (Publish(1, 0, True, b""), "batch_invalid"),
-        (Publish(2, 0, True, batch(keys, value=bytes(4 * MIB), codec=Codec.ZSTD)), "message_too_large"),
+        (Publish(2, 0, True, batch(keys, value=bytes(4 * MIB), codec=Codec.ZSTD)), "batch_too_large"),
         (Publish(3, 0, True, batch(keys), parts), "batch_invalid"),
         (Publish(4, 0, True, batch(keys)[:-1]), "batch_invalid"),
     ]

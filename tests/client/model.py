@@ -9,7 +9,13 @@ import msgspec
 
 from scalable.client.batches import Batch
 from scalable.client.topology import Topology
-from scalable.domain.errors import BatchPartlyDuplicate, ScalableError, SegmentTerminated, StreamBroken
+from scalable.domain.errors import (
+    BatchPartlyDuplicate,
+    BatchTooLarge,
+    ScalableError,
+    SegmentTerminated,
+    StreamBroken,
+)
 from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout
 from scalable.domain.operations import OperationKind
@@ -35,9 +41,10 @@ class ModelSegment:
 
 
 class ModelServer:
-    """One topic and one producer's connection to it."""
+    """One topic and one producer's connection to it; a batch of more than `most_records` is too large."""
 
     def __init__(self) -> None:
+        self.most_records = 65_535
         self.layout = Layout.initial(1, 0)
         self.segments = {0: ModelSegment(HashRange(0, 65535))}
         self.broken: set[int] = set()
@@ -73,10 +80,14 @@ class ModelServer:
             self.broken.discard(batch.segment_id)
         if batch.segment_id in self.broken:
             return StreamBroken(producer="p", segment_id=batch.segment_id, problem="an earlier refusal")
-        answer = self._append(self.segments[batch.segment_id], batch)
+        answer = self._too_large(batch) or self._append(self.segments[batch.segment_id], batch)
         if isinstance(answer, ScalableError):
             self.broken.add(batch.segment_id)
         return answer
+
+    def _too_large(self, batch: Batch) -> ScalableError | None:
+        size, limit = len(batch.entries), self.most_records
+        return BatchTooLarge(size_bytes=size, limit_bytes=limit) if size > limit else None
 
     def _append(self, segment: ModelSegment, batch: Batch) -> int | ScalableError:
         if segment.terminated:

@@ -15,7 +15,15 @@ from scalable.client.prefetch import Prefetch
 from scalable.domain.checkpoint import Skipped
 from scalable.domain.errors import GenerationSuperseded
 from scalable.domain.subscriptions import BucketKey
-from scalable.wire.frames import Assignment, Commit, Committed, ErrorFrame, Released, SegmentEnded
+from scalable.wire.frames import (
+    Assignment,
+    Commit,
+    Committed,
+    ErrorFrame,
+    HeldCheckpoint,
+    Released,
+    SegmentEnded,
+)
 from tests.client.test_inbox import TOPIC, assigned, assignment, delivery
 
 
@@ -130,11 +138,10 @@ async def test_a_segment_that_is_taken_away_unread_is_asked_after_and_noted_once
     assert isinstance(asked, Commit)
     assert asked.preview
     assert asked.checkpoint.positions == {"0": 3}
+    held = msgspec.convert(msgspec.to_builtins(asked.checkpoint), HeldCheckpoint)
     for number in (asked.request_id, asked.request_id + 1):
         member._unanswered[number] = asked
-        member._take(
-            Committed(request_id=number, checkpoint=asked.checkpoint, generation=2, skipped=[(0, [1, 2])])
-        )
+        member._take(Committed(request_id=number, checkpoint=held, generation=2, skipped=[(0, [1, 2])]))
     assert member.skipped == [Skipped(0, (1, 2))]
 
 

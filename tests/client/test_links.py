@@ -220,6 +220,7 @@ async def queueing() -> AsyncIterator[tuple[ScriptedNode, QueueLink, QueueInbox]
             inbox=inbox,
             prefetch=Prefetch(1),
             ack_timeout_seconds=None,
+            socket=0,
             changed=changed.set,
         )
         async with running(link):

@@ -15,7 +15,7 @@ from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
 from scalable.client.outbox import Outbox, Settled
 from scalable.client.outgoing import make_entry
 from scalable.client.topology import Topology, with_successors
-from scalable.domain.errors import ScalableError, SegmentTerminated, StreamBroken
+from scalable.domain.errors import BatchTooLarge, ScalableError, SegmentTerminated, StreamBroken
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.domain.operations import OperationKind
 from scalable.wire.frames import SegmentFrame
@@ -146,9 +146,10 @@ STEPS = {
 
 
 @settings(max_examples=300, deadline=None)
-@given(seed=st.integers(0, 2**32), steps=st.integers(1, 600))
-def test_nothing_is_lost_doubled_or_out_of_order(seed: int, steps: int) -> None:
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 600), most_records=st.integers(1, 5))
+def test_nothing_is_lost_doubled_or_out_of_order(seed: int, steps: int, most_records: int) -> None:
     world = World(seed)
+    world.server.most_records = most_records
     for step in world.random.choices(list(STEPS), weights=list(STEPS.values()), k=steps):
         step(world)
     world.finish()
@@ -194,9 +195,10 @@ class NumberedWorld(World):
 
 
 @settings(max_examples=300, deadline=None)
-@given(seed=st.integers(0, 2**32), steps=st.integers(1, 600))
-def test_numbers_of_the_application_survive_its_death(seed: int, steps: int) -> None:
+@given(seed=st.integers(0, 2**32), steps=st.integers(1, 600), most_records=st.integers(1, 5))
+def test_numbers_of_the_application_survive_its_death(seed: int, steps: int, most_records: int) -> None:
     world = NumberedWorld(seed)
+    world.server.most_records = most_records
     weights: dict[Callable[..., None], int] = {**STEPS, NumberedWorld.die: 1}
     for step in world.random.choices(list(weights), weights=list(weights.values()), k=steps):
         getattr(world, step.__name__)()
@@ -283,6 +285,21 @@ def test_keyless_messages_are_spread_evenly_in_full_batches(count: int) -> None:
     assert len(per_segment) == count
     assert max(per_segment.values()) - min(per_segment.values()) <= 1
     assert all(len(batch.entries) == 5 for batch in batches)
+
+
+def test_only_a_single_message_is_given_up_as_too_large_a_batch() -> None:
+    world = World(seed=3)
+    for _ in range(5):
+        world.add()
+    body = BatchTooLarge(size_bytes=2, limit_bytes=1).to_json()
+    sizes = []
+    while (batch := world.outbox.take(0.0, 8)) is not None:
+        sizes.append(len(batch.entries))
+        failed = world.outbox.on_refused(0, batch.request_id, "batch_too_large", body, 0.0)
+        assert [one.entry for one in failed] == (batch.entries if len(batch.entries) == 1 else [])
+        assert all(isinstance(one.result, BatchTooLarge) for one in failed)
+    assert max(sizes) > 2
+    assert sizes.count(1) == 5, "each is sent alone before it is given up"
 
 
 def test_a_batch_that_can_never_be_stored_fails_alone() -> None:

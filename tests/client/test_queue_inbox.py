@@ -6,10 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalable.client.queue_inbox import QueueInbox, QueueMessage
+from scalable.client.queue_inbox import SEGMENTS_PER_SOCKET, QueueInbox, QueueMessage
 from scalable.domain.names import TopicName
 from scalable.wire.batch import Record, encode_batch
-from scalable.wire.frames import DeliveredRange, Frame, NegativeAck, QueueAck, QueueDelivery, Renew
+from scalable.wire.frames import (
+    MAX_ATTACHED,
+    DeliveredRange,
+    Frame,
+    NegativeAck,
+    QueueAck,
+    QueueDelivery,
+    Renew,
+)
 
 TOPIC = TopicName("public", "default", "t")
 LEASE_SECONDS = 40.0
@@ -95,7 +103,7 @@ def test_unanswered_acknowledgements_are_sent_again_after_a_loss_and_what_waits_
     assert first is not None
     inbox.acknowledge(first)
     outcomes(inbox)
-    inbox.lose_connection()
+    inbox.lose_connection(0)
     assert take(inbox) == []
     assert outcomes(inbox) == [QueueAck(segment_id=0, incarnation=1, ranges=[(0, 1)])]
     # The claims were given back; what was acknowledged here meanwhile is not handed out again.
@@ -179,7 +187,7 @@ def test_at_the_end_what_nobody_saw_is_given_back_uncounted() -> None:
     inbox = inbox_of(0, max_deliveries=1)
     inbox.deliver(delivery((0, 2, 1), (4, 5, 2)), since=0.0)
     inbox.next_message(0.0)
-    inbox.give_back_waiting()
+    inbox.give_back_waiting(0)
     assert outcomes(inbox) == [NegativeAck(segment_id=0, ranges=[(1, 2), (4, 5)], count_delivery=False)]
     assert inbox.waiting_count == 0
 
@@ -254,3 +262,39 @@ def test_an_unknown_segment_is_ignored(now: float) -> None:
     inbox.on_acked(9, 1, [(0, 1)])
     inbox.on_sought(9, current=4)
     assert inbox.waiting_count == 0
+
+
+def test_segments_are_shared_among_as_many_sockets_as_they_need() -> None:
+    inbox = inbox_of(0)
+    assert inbox.sockets == 1
+    inbox.set_segments(range(SEGMENTS_PER_SOCKET))
+    assert inbox.sockets == 1
+    inbox.set_segments(range(2 * SEGMENTS_PER_SOCKET + 1))
+    assert inbox.sockets == 3
+    shares = [{segment.segment_id for segment in inbox.share_of(socket)} for socket in range(3)]
+    assert max(map(len, shares)) <= MAX_ATTACHED // 2
+    assert sorted(segment_id for share in shares for segment_id in share) == sorted(inbox.segments)
+
+
+def test_what_is_pruned_makes_room_on_its_socket_and_none_moves() -> None:
+    inbox = inbox_of(*range(SEGMENTS_PER_SOCKET + 1))
+    before = {segment_id: segment.socket for segment_id, segment in inbox.segments.items()}
+    inbox.set_segments([*range(1, SEGMENTS_PER_SOCKET + 1), SEGMENTS_PER_SOCKET + 7])
+    assert inbox.sockets == 2
+    after = {segment_id: segment.socket for segment_id, segment in inbox.segments.items()}
+    assert after.pop(SEGMENTS_PER_SOCKET + 7) == 0
+    assert after.items() <= before.items()
+
+
+def test_a_lost_socket_takes_its_own_share_alone() -> None:
+    inbox = inbox_of(*range(SEGMENTS_PER_SOCKET + 1))
+    far = SEGMENTS_PER_SOCKET
+    for segment_id in (0, far):
+        inbox.deliver(delivery((0, 1, 1), segment_id=segment_id), since=0.0)
+    inbox.lose_connection(1)
+    assert [message.message_id.segment_id for message in take(inbox)] == [0]
+    inbox.deliver(delivery((1, 2, 1), segment_id=far), since=0.0)
+    inbox.give_back_waiting(0)
+    assert [message.message_id.segment_id for message in take(inbox)] == [far]
+    inbox.lose_connection(0)
+    assert take(inbox) == []

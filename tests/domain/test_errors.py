@@ -72,6 +72,19 @@ def test_an_error_of_a_newer_server_keeps_its_code_and_reason() -> None:
     assert "It is too late." in str(error)
 
 
+@pytest.mark.parametrize("code", sorted(BY_CODE))
+def test_an_error_of_another_version_keeps_its_class(code: str) -> None:
+    """A later server tells fields that are not known here; an earlier one lacks those that came later."""
+    error_class = BY_CODE[code]
+    body = sample(error_class).to_json()
+    needed = {name: value for name, value in body["fields"].items() if name in error_class.needed_fields()}
+    for fields in ({**body["fields"], "more": 1}, needed):
+        error = error_from_json({**body, "fields": fields})
+        assert type(error) is error_class
+        assert fields.items() <= error.fields.items()
+        assert pickle.loads(pickle.dumps(error)).to_json() == error.to_json()
+
+
 def test_known_code_with_other_fields_is_not_forced_into_the_class() -> None:
     error = error_from_json({"code": "segment_not_found", "reason": "gone", "fields": {"id": 1}})
     assert isinstance(error, UnrecognisedError)

@@ -95,13 +95,14 @@ def test_a_sealed_segment_names_all_that_came_of_it() -> None:
     assert named(refusal(topic, 2)) == [(3, "ACTIVE"), (4, "ACTIVE")]
 
 
-def test_a_refusal_names_no_crowd_of_successors() -> None:
+@pytest.mark.parametrize(("more", "told"), [(0, messages.MAX_SUCCESSORS), (1, 0)])
+def test_a_refusal_names_successors_up_to_its_bound_and_no_crowd(more: int, told: int) -> None:
     topic = make_topic(segments=1)
-    parts = FULL_RANGE.parts(messages.MAX_SUCCESSORS + 1)
+    parts = FULL_RANGE.parts(messages.MAX_SUCCESSORS + more)
     boundaries = [part.start for part in parts][1:]
     drive(scaling.request_split(name=topic.name, segment_id=0, boundaries=boundaries, actor=ACTOR))
     error = refusal(topic, 0)
-    assert (error.epoch, error.successors) == (1, [])
+    assert (error.epoch, len(error.successors)) == (1, told)
 
 
 def test_a_segment_that_is_terminated_before_its_layout_names_the_next_epoch() -> None:

@@ -1,11 +1,15 @@
 """Frames: what is written is read again, and what breaks the protocol is refused by name."""
 
 import json
+import re
+from collections.abc import Collection
 from contextlib import suppress
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import inspect
 
 from scalable.domain.errors import FrameInvalid, FrameUnknownType
 from scalable.domain.keyspace import FULL_RANGE, HashRange
@@ -24,7 +28,11 @@ from scalable.wire.frames import (
     Flow,
     Frame,
     Hello,
+    LookupClientFrame,
+    NamespaceClientFrame,
+    ProduceClientFrame,
     Publish,
+    QueueClientFrame,
     Receipt,
     Refused,
     Register,
@@ -170,3 +178,74 @@ def test_parts_count_every_hash_where_it_lies(data: st.DataObject) -> None:
 
 def test_parts_of_the_whole_space_are_even() -> None:
     assert count_parts(FULL_RANGE, range(65_536)) == (2_048,) * PARTS
+
+
+CLIENT_FRAMES = {
+    "lookup": LookupClientFrame,
+    "topics": NamespaceClientFrame,
+    "produce": ProduceClientFrame,
+    "controller": ControllerClientFrame,
+    "consume": ConsumeClientFrame,
+    "queue": QueueClientFrame,
+}
+UNKNOWN = "told_by_a_later_version"
+TEXTS = ("0", "00000000", "x")
+
+
+def sample(kind: inspect.Type, more_in: Collection[type] = ()) -> Any:
+    """A JSON value of a type, with every field; with an unknown one in the objects of some types."""
+    match kind:
+        case inspect.StructType():
+            body = {field.encode_name: sample(field.type, more_in) for field in kind.fields}
+            tag = {} if kind.tag is None else {"type": kind.tag}
+            return {**tag, **body, **({UNKNOWN: {"more": [1]}} if kind.cls in more_in else {})}
+        case inspect.IntType():
+            return max(kind.ge or 0, 1)
+        case inspect.StrType():
+            return next(text for text in TEXTS if re.search(kind.pattern or "", text))
+        case inspect.LiteralType():
+            return kind.values[0]
+        case inspect.UnionType():
+            return sample(
+                next(each for each in kind.types if not isinstance(each, inspect.NoneType)), more_in
+            )
+        case inspect.DictType():
+            return {sample(kind.key_type): sample(kind.value_type, more_in)}
+        case inspect.ListType():
+            return [sample(kind.item_type, more_in)]
+        case inspect.TupleType():
+            return [sample(each, more_in) for each in kind.item_types]
+    return True
+
+
+def structs_in(kind: inspect.Type) -> set[type]:
+    """The objects of which a frame consists, its own among them."""
+    found: set[type] = set()
+    if isinstance(kind, inspect.StructType):
+        found = {kind.cls}.union(*(structs_in(field.type) for field in kind.fields))
+    elif isinstance(kind, inspect.UnionType):
+        found = set().union(*(structs_in(each) for each in kind.types))
+    elif isinstance(kind, inspect.ListType):
+        found = structs_in(kind.item_type)
+    return found
+
+
+@pytest.mark.parametrize("kind", get_args(ServerFrame), ids=lambda kind: kind.__name__)
+def test_a_client_passes_over_what_a_later_server_tells(kind: type[Frame]) -> None:
+    described = inspect.type_info(kind)
+    more = json.dumps(sample(described, structs_in(described)))
+    assert UNKNOWN in more
+    frame = decode(decoder(ServerFrame), more)
+    assert isinstance(frame, kind)
+    assert frame == decode(decoder(ServerFrame), json.dumps(sample(described)))
+
+
+@pytest.mark.parametrize(
+    ("socket", "kind"), [(name, kind) for name, union in CLIENT_FRAMES.items() for kind in get_args(union)]
+)
+def test_a_server_refuses_what_it_does_not_know(socket: str, kind: type[Frame]) -> None:
+    using, described = decoder(CLIENT_FRAMES[socket]), inspect.type_info(kind)
+    assert isinstance(decode(using, json.dumps(sample(described))), kind)
+    for part in structs_in(described):
+        with pytest.raises(FrameInvalid):
+            decode(using, json.dumps(sample(described, {part})))

@@ -16,7 +16,6 @@ from scalable.api.sockets.queue_outcomes import united
 from scalable.domain.errors import (
     FrameInvalid,
     GenerationSuperseded,
-    PermitsExceeded,
     ScalableError,
     SegmentNotOwned,
 )
@@ -27,8 +26,9 @@ from scalable.wire.frames import Ack, Acked, Frame
 
 GATHERING_SECONDS = 0.003
 MAX_WAITING_ACKS = 4_096
+"""Of so many segments or buckets; when they all wait to be written, the next frame waits, too."""
 MAX_WAITING_RANGES = 16_384
-"""Of one segment or bucket; when so many wait to be written, the next frame waits, too."""
+"""Of one segment or bucket; the same holds."""
 MAX_KNOWN_OWNED = 65_536
 
 
@@ -60,20 +60,23 @@ class Acknowledgements:
         self._owned[key] = generation
 
     async def note(self, ack: Ack) -> None:
-        """Take an acknowledgement in, when there is room for it; raises FrameInvalid, PermitsExceeded."""
+        """Take an acknowledgement in, when there is room for it; raises FrameInvalid."""
         if ack.ranges and not self._subscription.key_shared:
             raise FrameInvalid(problem="this subscription is acknowledged up to a position only")
         key = BucketKey(ack.segment_id, ack.bucket)
-        former = self._waiting.get(key)
-        if former is not None and len(former.ranges) >= MAX_WAITING_RANGES:
+        if not self._has_room(key):
             await self._write_waiting()
-            former = self._waiting.get(key)
-        if former is None and len(self._waiting) >= MAX_WAITING_ACKS:
-            raise PermitsExceeded(limit=MAX_WAITING_ACKS)
+        former = self._waiting.get(key)
         if former is not None and former.generation == ack.generation:
             ack = _merged(former, ack)
         self._waiting[key] = ack
         self._any.set()
+
+    def _has_room(self, key: BucketKey) -> bool:
+        former = self._waiting.get(key)
+        if former is None:
+            return len(self._waiting) < MAX_WAITING_ACKS
+        return len(former.ranges) < MAX_WAITING_RANGES
 
     async def write(self) -> None:
         """Write what comes in until cancelled."""

@@ -21,7 +21,6 @@ from scalable.domain.errors import (
     SegmentNotOwned,
     SegmentStoreMissing,
     SessionSuperseded,
-    TooManyRequests,
     TopicDeleted,
 )
 from scalable.domain.names import validate_part
@@ -40,6 +39,7 @@ from scalable.wire.frames import (
     Committed,
     ControllerClientFrame,
     Frame,
+    HeldCheckpoint,
     Hello,
     Leave,
     Register,
@@ -51,6 +51,7 @@ from scalable.wire.frames import (
 )
 
 MAX_WAITING_FRAMES = 1_024
+"""When so many wait to be handled, the next one waits, too: none of them is ever dropped."""
 LEAVE_SECONDS = 30.0
 """How long the frames before a leave may take when the socket has ended already; then the grace begins."""
 
@@ -87,12 +88,22 @@ class ControllerSocket(FollowingSocket):
         )
 
     async def frame_received(self, frame: Frame) -> None:
-        """Queue the frame; raises TooManyRequests."""
-        try:
+        """Queue the frame, as soon as there is room; the peer waits, by not being read."""
+        taken = await self._take_in(frame)
+        self._leaving = self._leaving or (taken and isinstance(frame, Leave))
+
+    async def _take_in(self, frame: Frame) -> bool:
+        """Queue the frame and give True; False when none will be handled any more, for the session ended."""
+        if not self._waiting.full():
             self._waiting.put_nowait(frame)
-        except asyncio.QueueFull:
-            raise TooManyRequests(limit=MAX_WAITING_FRAMES, retry_after_seconds=1.0) from None
-        self._leaving = self._leaving or isinstance(frame, Leave)
+            return True
+        putting = asyncio.ensure_future(self._waiting.put(frame))
+        handler = {self._handler} if self._handler is not None else set()
+        try:
+            await asyncio.wait({putting, *handler}, return_when=asyncio.FIRST_COMPLETED)
+            return putting.done()
+        finally:
+            putting.cancel()
 
     async def closed(self) -> None:
         """Begin the grace period, unless the consumer left or came back on another socket.
@@ -270,7 +281,7 @@ def _committed_frame(request_id: int, held: Held) -> Committed:
     positions = {str(key): position for key, position in held.checkpoint.positions.items()}
     return Committed(
         request_id=request_id,
-        checkpoint=CheckpointBody(
+        checkpoint=HeldCheckpoint(
             incarnation=held.checkpoint.incarnation, positions=positions, restored=held.checkpoint.restored
         ),
         generation=held.generation,

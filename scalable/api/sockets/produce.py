@@ -19,7 +19,7 @@ from scalable.domain.access import Right
 from scalable.domain.errors import (
     BatchInvalid,
     BatchPartlyDuplicate,
-    MessageTooLarge,
+    BatchTooLarge,
     PermitsExceeded,
     ScalableError,
     StreamBroken,
@@ -212,9 +212,9 @@ def _checked(publish: Publish) -> Pending:
 
 
 def _problem_of(publish: Publish, header: BatchHeader) -> ScalableError | None:
-    limit = settings.SCALABLE_MAX_MESSAGE_BYTES
-    if header.uncompressed_bytes > limit + BATCH_OVERHEAD_BYTES:
-        return MessageTooLarge(size_bytes=header.uncompressed_bytes, limit_bytes=limit)
+    limit = settings.SCALABLE_MAX_MESSAGE_BYTES + BATCH_OVERHEAD_BYTES
+    if header.uncompressed_bytes > limit:
+        return BatchTooLarge(size_bytes=header.uncompressed_bytes, limit_bytes=limit)
     if publish.parts is not None and sum(publish.parts) != header.count:
         return BatchInvalid(problem=f"its parts count {sum(publish.parts)} records, not {header.count}")
     return None

@@ -33,6 +33,7 @@ from scalable.domain.subscriptions import SubscriptionType
 from scalable.services import queues, subscriptions
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
+    MAX_ATTACHED,
     MAX_RANGES,
     PROTOCOL_VERSION,
     Detached,
@@ -57,7 +58,6 @@ GATHERING_SECONDS = 0.003
 RECHECK_SECONDS = 30.0
 GOING_AWAY, SERVICE_RESTART = 1001, 1012
 MAX_PAGES = 4
-MAX_ATTACHED = 4_096
 MAX_WAITING_RANGES = 100_000
 """When so many wait to be written, the next frame waits, too."""
 

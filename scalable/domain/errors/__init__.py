@@ -66,6 +66,7 @@ from scalable.domain.errors.control import (
 from scalable.domain.errors.data import (
     BatchInvalid,
     BatchPartlyDuplicate,
+    BatchTooLarge,
     CheckpointSuperseded,
     CursorSought,
     Forbidden,
@@ -98,6 +99,7 @@ __all__ = [
     "AccessFull",
     "BatchInvalid",
     "BatchPartlyDuplicate",
+    "BatchTooLarge",
     "BucketCountUnchanged",
     "CheckpointSuperseded",
     "ClusterNotFound",

@@ -46,6 +46,11 @@ class ScalableError(Exception):
         return tuple(get_annotations(cls)) if cls is not ScalableError else ()
 
     @classmethod
+    def needed_fields(cls) -> set[str]:
+        """Name the fields that have no default."""
+        return set(cls.field_names()) - set(cls._defaults())
+
+    @classmethod
     def _defaults(cls) -> dict[str, Any]:
         return {name: cls.__dict__[name] for name in cls.field_names() if name in cls.__dict__}
 
@@ -63,16 +68,20 @@ class ScalableError(Exception):
 
 
 def error_from_json(body: Mapping[str, Any]) -> ScalableError:
-    """Rebuild an error from its JSON form; an unknown code or unknown fields become `UnrecognisedError`."""
+    """Rebuild an error from its JSON form; an unknown code, or one without its fields: `UnrecognisedError`.
+
+    What a later version tells beside the fields that are known here stays in `fields`.
+    """
     error_class = BY_CODE.get(str(body.get("code", "")))
     fields = dict(body.get("fields") or {})
-    if error_class is None or set(fields) != set(error_class.field_names()):
+    if error_class is None or not error_class.needed_fields() <= set(fields):
         return UnrecognisedError(
             original_code=str(body.get("code", "")),
             original_reason=str(body.get("reason", "")),
             original_fields=fields,
         )
-    error = error_class(**fields)
+    error = error_class(**{name: fields[name] for name in error_class.field_names() if name in fields})
+    error.fields |= fields
     error.reason, error.hint = str(body.get("reason", error.reason)), str(body.get("hint", error.hint))
     error.args = (error.reason,)
     return error

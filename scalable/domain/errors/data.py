@@ -58,6 +58,17 @@ class StreamBroken(ScalableError):
     problem: str
 
 
+class BatchTooLarge(ScalableError):
+    """The batch has {size_bytes} bytes, uncompressed, more than the limit of {limit_bytes}."""
+
+    code = "batch_too_large"
+    hint_template = (
+        "Cut it into smaller ones, with the same sequences; give up on one that is a single message."
+    )
+    size_bytes: int
+    limit_bytes: int
+
+
 class MessageTooLarge(ScalableError):
     """The message has {size_bytes} bytes, more than the limit of {limit_bytes}."""
 
