@@ -19,6 +19,8 @@ PARTS = 32
 MINUTE_MS = 60_000
 MOST_CELLS = 60
 KEYS_OF_A_MINUTE = 16
+KEY_PARTS = 2**20
+"""Parts of a message, in which keys are counted while samples are united."""
 Tile = tuple[list[float], list[float]]
 """Mean and largest rate of incoming messages, per part of a segment's range."""
 KNOWN_AFTER = 0.5
@@ -102,11 +104,8 @@ class Series(msgspec.Struct, kw_only=True):
 
     def minute_keys(self, minute_ms: int) -> HotKeys:
         """Give the hot keys of the samples that ended in a minute."""
-        found = HotKeys()
-        for sample in self.samples:
-            if sample.keys is not None and minute_ms < sample.end_ms <= minute_ms + MINUTE_MS:
-                found.merge(sample.keys.counts, seen=sample.keys.seen, error=sample.keys.error)
-        return found.top(KEYS_OF_A_MINUTE)
+        end_ms = minute_ms + MINUTE_MS
+        return _hot_keys([sample for sample in self.samples if minute_ms < sample.end_ms <= end_ms])
 
     def _mean_rates(self, start_ms: int, end_ms: int) -> SegmentRates:
         totals = [0.0, 0.0, 0.0, 0.0]
@@ -145,6 +144,25 @@ class Series(msgspec.Struct, kw_only=True):
 def minute_of(time_ms: int) -> int:
     """The start of the minute."""
     return time_ms - time_ms % MINUTE_MS
+
+
+def _hot_keys(samples: Iterable[Sample]) -> HotKeys:
+    """Unite the keys of samples by the messages that they stand for, in numbers of those looked at.
+
+    A node that looked at a tenth of its messages weighs ten times as much as one that looked at all. Counts
+    are added as whole parts of a message, and are then rounded so that the bounds hold.
+    """
+    looked = [(sample.counts[0], sample.keys) for sample in samples if sample.keys and sample.keys.seen]
+    seen, messages = sum(keys.seen for _, keys in looked), sum(count for count, _ in looked)
+    found = HotKeys()
+    for count, keys in looked:
+        weight = round(KEY_PARTS * count / messages * seen / keys.seen) if messages else KEY_PARTS
+        weighed = {key: number * weight for key, number in keys.counts.items()}
+        found.merge(weighed, seen=keys.seen, error=keys.error * weight)
+    hottest = found.top(KEYS_OF_A_MINUTE)
+    lost = max((number % KEY_PARTS for number in hottest.counts.values()), default=0)
+    counts = {key: number // KEY_PARTS for key, number in hottest.counts.items() if number >= KEY_PARTS}
+    return HotKeys(seen=seen, error=-(-(hottest.error + lost) // KEY_PARTS), counts=counts)
 
 
 def _cells(
