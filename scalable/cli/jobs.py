@@ -84,13 +84,13 @@ def policy_replay(
 
 
 @jobs.command("list")
-@click.option("--kind", type=click.Choice([kind.value for kind in JobKind]), default="")
-@click.option("--state", type=click.Choice([state.value for state in JobState]), default="")
+@click.option("--kind", type=click.Choice([kind.value for kind in JobKind]))
+@click.option("--state", type=click.Choice([state.value for state in JobState]))
 @click.option("--limit", type=click.IntRange(1, 1_000), default=50, show_default=True)
 @with_admin
-def list_jobs(session: Session, admin: Admin, /, kind: str, state: str, limit: int) -> None:
+def list_jobs(session: Session, admin: Admin, /, kind: str | None, state: str | None, limit: int) -> None:
     """List jobs, the newest first."""
-    rows = [_row(job) for job in admin.jobs(kind=kind, state=state, limit=limit)]
+    rows = [_row(job) for job in admin.jobs(kind=kind or "", state=state or "", limit=limit)]
     session.output.rows(rows, COLUMNS, empty="no jobs")
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterator
 from types import ModuleType
+
+import click
+import pytest
 
 from scalable.cli import app
 from scalable.client import Admin
@@ -40,6 +44,27 @@ def test_each_operation_has_a_command_or_a_reason() -> None:
     bound = set().union(*(_asked_by(module) for module in app.MODULES))
     assert operations - bound == WITHOUT_COMMAND.keys()
     assert bound <= operations
+
+
+def _leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    for name, each in group.commands.items():
+        if isinstance(each, click.Group):
+            yield from _leaves(each, (*path, name))
+        else:
+            yield " ".join((*path, name)), each
+
+
+LEAVES = dict(_leaves(app.command))
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_each_option_takes_its_own_default(name: str) -> None:
+    """A choice whose default is none of its values refuses the command to whoever leaves the option out."""
+    context = click.Context(LEAVES[name])
+    for each in LEAVES[name].params:
+        default = each.get_default(context)
+        if isinstance(default, str | int | float):
+            each.type_cast_value(context, default)
 
 
 def test_each_module_of_commands_is_bound() -> None:
