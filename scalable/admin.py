@@ -219,6 +219,19 @@ class GrantAdmin(ModelAdmin):
             self.delete_model(request, row)
 
 
+class MadeElsewhere(ModelAdmin):
+    """Rows that no form makes; who asks for one is told what does."""
+
+    made_by: str
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> Any:
+        """Refuse, and say where such rows come from."""
+        raise PermissionDenied(self.made_by)
+
+
 class TenantForm(ModelForm):
     """The admin roles of a tenant."""
 
@@ -236,15 +249,13 @@ class TenantForm(ModelForm):
 
 
 @admin.register(Tenant, site=site)
-class TenantAdmin(ModelAdmin):
+class TenantAdmin(MadeElsewhere):
     """Tenants, which are made and deleted by REST."""
 
+    made_by = "Tenants are made by `scalable-topics tenants create NAME`, or PUT /admin/v2/tenants/NAME."
     form = TenantForm
     list_display = ("name", "admin_roles", "created_at")
     search_fields = ("name",)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
@@ -254,11 +265,8 @@ class TenantAdmin(ModelAdmin):
         tenants.update_tenant(tenant=obj.name, admin_roles=roles, actor=_actor(request))
 
 
-class ReadOnlyAdmin(ModelAdmin):
+class ReadOnlyAdmin(MadeElsewhere):
     """Rows that are looked at."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
 
     def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         return False
@@ -271,6 +279,10 @@ class ReadOnlyAdmin(ModelAdmin):
 class ServiceTokenAdmin(ReadOnlyAdmin):
     """Tokens, which are minted by REST, where they are shown once."""
 
+    made_by = (
+        "Tokens are made by `scalable-topics tokens issue ROLE`, or POST /admin/v2/tokens: a token is shown "
+        "once, to whoever asked for it."
+    )
     list_display = ("token_id", "role", "created_by", "created_at", "expires_at", "revoked_at")
     list_filter = ("role",)
     search_fields = ("token_id", "role", "created_by")
@@ -317,6 +329,7 @@ class ByOutcome(ByValue):
 class AuditEventAdmin(ReadOnlyAdmin):
     """The audit."""
 
+    made_by = "The audit is written by the product itself; nobody adds to it."
     list_display = ("at", "actor", "action", "target", "outcome", "request_id")
     list_filter = (ByAction, ByOutcome)
     paginator = CountsSome

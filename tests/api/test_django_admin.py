@@ -7,14 +7,17 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.db import connection
+from django.db.models import Model
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import URLPattern, URLResolver
+from django.utils.html import escape
 from pytest_django.fixtures import Settings
 
 from scalable.access_models import Grant, ServiceToken, Tenant
 from scalable.admin import site
 from scalable.audit_models import AuditEvent
+from scalable.cli import app
 from scalable.domain.access import Right, Scope, Subject
 from scalable.domain.errors import Unauthenticated
 from scalable.services import access, auditing, grants, tokens
@@ -168,6 +171,19 @@ def test_the_audit_is_read_alone(ada: Client) -> None:
     for path in ("add/", f"{event.pk}/delete/"):
         assert ada.get(f"{address}{path}").status_code == 403
     assert ada.post(f"{address}{event.pk}/change/", {"actor": "nobody"}).status_code == 403
+
+
+@pytest.mark.parametrize("model", list(site._registry), ids=lambda model: model.__name__)
+def test_who_asks_for_a_form_that_there_is_not_is_told_what_to_do(ada: Client, model: type[Model]) -> None:
+    answer = ada.get(f"{ROOT}{model._meta.app_label}/{model._meta.model_name}/add/")
+    if answer.status_code != 200:
+        rows: Any = site._registry[model]
+        assert answer.status_code == 403
+        assert escape(rows.made_by) in answer.content.decode()
+        for words in re.findall("`scalable-topics ([a-z -]+)", rows.made_by):
+            command: Any = app.command
+            for word in words.split():
+                command = command.commands[word]
 
 
 def test_a_page_of_the_audit_costs_as_many_statements_as_an_empty_one(ada: Client) -> None:
