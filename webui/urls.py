@@ -14,5 +14,6 @@ urlpatterns = [
     path("jobs", views.jobs, name="jobs"),
     path("nodes", views.nodes, name="nodes"),
     path("topics", views.topics, name="topics"),
+    path("namespaces/<str:tenant>/<str:namespace>", views.namespace, name="namespace"),
     path("topics/<str:tenant>/<str:namespace>/<str:topic>", views.topic, name="topic"),
 ]

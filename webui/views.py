@@ -51,8 +51,8 @@ def favicon(request: HttpRequest) -> HttpResponse:
 
 @guarded
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Refuse a page to whom it is not for, whether there is anything behind it or not."""
-    return render(request, "webui/forbidden.html", status=403)
+    """Refuse a page to whom it is not for, be there anything behind it or not; a reason given is told."""
+    return render(request, "webui/forbidden.html", {"reason": str(exception)}, status=403)
 
 
 def _shown(request: HttpRequest, page: str, **values: str) -> HttpResponse:
@@ -82,10 +82,18 @@ def jobs(request: HttpRequest) -> HttpResponse:
 @_page
 def topics(request: HttpRequest) -> HttpResponse:
     """The topics of one namespace (`?namespace=tenant/name`)."""
-    return _of_topics(request, "topics", namespace=request.GET.get("namespace", "public/default"))
+    namespace = request.GET.get("namespace", "public/default")
+    place = "" if "" in namespace.split("/") or namespace.count("/") != 1 else namespace
+    return _of_topics(request, "topics", namespace=namespace, place=place)
+
+
+@_page
+def namespace(request: HttpRequest, tenant: str, namespace: str) -> HttpResponse:
+    """What a namespace sets for its topics: the policy, retention and grace."""
+    return _of_topics(request, "namespace", tenant=tenant, namespace=namespace)
 
 
 @_page
 def topic(request: HttpRequest, tenant: str, namespace: str, topic: str) -> HttpResponse:
-    """One topic: its map, active segments, operations and the last decision."""
+    """One topic: its map, active segments, operations, the last decision, and its policy."""
     return _of_topics(request, "topic", tenant=tenant, namespace=namespace, topic=topic)

@@ -9,11 +9,12 @@ from typing import NamedTuple
 import redis
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import resolve_url
+from django.shortcuts import render, resolve_url
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from scalable.api import refused_logins
+from scalable.api.pages import CONTENT_SECURITY_POLICY
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class LimitedLogins:
         if of_all.is_first or (of_name.is_first and not of_all.wait_seconds):
             refused_logins.note_throttled(request.POST.get("username", ""))
         if wait_seconds:
-            return _refusal(wait_seconds)
+            return _refusal(request, wait_seconds)
         response = self._get_response(request)
         if response.status_code == 302:
             self._forget(by_name)
@@ -94,10 +95,18 @@ def _key(kind: str, *parts: str) -> str:
     return f"{settings.SCALABLE_REDIS_PREFIX}login:{kind}:{digest}"
 
 
-def _refusal(wait_seconds: int) -> HttpResponse:
-    return HttpResponse(
-        f"Too many attempts to log in. Try again in {wait_seconds} seconds.\n",
-        status=429,
-        content_type="text/plain",
-        headers={"Retry-After": str(wait_seconds)},
-    )
+def _refusal(request: HttpRequest, wait_seconds: int) -> HttpResponse:
+    """Say when to come back: to a person on the login page, to a program in a line."""
+    headers = {"Retry-After": str(wait_seconds)}
+    if "text/html" not in request.headers.get("Accept", ""):
+        line = f"Too many attempts to log in. Try again in {wait_seconds} seconds.\n"
+        return HttpResponse(line, status=429, content_type="text/plain", headers=headers)
+    shown = {
+        "wait_seconds": wait_seconds,
+        "username": request.POST.get("username", "")[:LONGEST_NAME],
+        "next": request.POST.get("next", ""),
+    }
+    page = render(request, "webui/login.html", shown, status=429)
+    for name, value in {**headers, "Content-Security-Policy": CONTENT_SECURITY_POLICY}.items():
+        page[name] = value
+    return page

@@ -12,8 +12,9 @@ from django.template.loader import render_to_string
 
 from scalable.api import errors
 from scalable.api.authentication import subject_of_user
-from scalable.domain.access import Right, Scope
+from scalable.domain.access import GRANTABLE, Right, Scope, Subject
 from scalable.domain.errors import Forbidden
+from scalable.domain.profiles import PROFILES
 from scalable.services import access
 
 CONTENT_SECURITY_POLICY = (
@@ -29,6 +30,7 @@ RIGHTS: Mapping[str, Right] = {
     "home": Right.KNOWN,
     "topics": Right.KNOWN,
     "topic": Right.LOOKUP,
+    "namespace": Right.LOOKUP,
     "nodes": Right.SUPERUSER,
     "jobs": Right.SUPERUSER,
 }
@@ -56,13 +58,24 @@ class GuardedPages:
         subject = subject_of_user(request.user)
         if subject is None:
             return
-        right = RIGHTS.get(str(match.url_name))
+        right, scope = RIGHTS.get(str(match.url_name)), Scope.of_path(path)
         if right is None:
             raise PermissionDenied
         try:
-            access.require(subject=subject, right=right, scope=Scope.of_path(path))
+            access.require(subject=subject, right=right, scope=scope)
         except Forbidden as error:
             raise PermissionDenied from error
+        if path:
+            request.here = _told_of(subject, scope)  # type: ignore[attr-defined]
+
+
+def _told_of(subject: Subject, scope: Scope) -> dict[str, list[str]]:
+    """What a page of a scope is told: what it need not offer in vain, and which profiles a policy may have.
+
+    The doors check for themselves.
+    """
+    rights = [right.value for right in GRANTABLE if access.may(subject=subject, right=right, scope=scope)]
+    return {"rights": sorted(rights), "profiles": list(PROFILES)}
 
 
 def failed(request: HttpRequest) -> HttpResponse:

@@ -185,7 +185,7 @@ def test_who_may_see_a_page(db: None, name: str) -> None:
         user = User.objects.create_user(caller, is_superuser=caller == "superuser")
         client = Client()
         client.force_login(user)
-        entered = {"home", "topics"} | ({"topic"} if caller != "stranger" else set())
+        entered = {"home", "topics"} | ({"topic", "namespace"} if caller != "stranger" else set())
         allowed = caller == "superuser" or name in entered
         assert client.get(PATHS[name]).status_code in ({200, 302} if allowed else {403}), caller
     answer = Client().get(PATHS[name])

@@ -1,14 +1,20 @@
 """The page of batch jobs: rows are shown as they change, and the page starts and cancels."""
 
+import itertools
+import uuid
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from scalable.domain.jobs import Counts, JobState
+from scalable.job_models import SparkJob
 from scalable.services import jobs
 from tests.api.peers import ask
 from tests.browser.conftest import Console
 from tests.browser.test_pages import OVERFLOW
 
 RUNNER = "a test"
+SCROLLED = """() => { const place = document.querySelector("#jobs").parentElement;
+  return place.scrollWidth - place.clientWidth; }"""
 
 
 async def test_jobs_are_started_followed_and_cancelled(console: Console) -> None:
@@ -46,6 +52,60 @@ async def test_a_report_opens_from_the_page(console: Console) -> None:
     report = await popup.value
     await report.wait_for_selector("h1")
     assert await report.inner_text("h1") == "Load"
+
+
+async def test_two_hundred_ended_jobs_leave_the_running_one_in_sight(console: Console) -> None:
+    page = console.page
+    await ask(_end_many, 200)
+    running = console.call(
+        "POST", "jobs", {"kind": "policy_replay", "day": "2026-11-20", "lastDay": "2026-11-27"}
+    )
+    await ask(_run_halfway, running["jobId"])
+    console.call("POST", "jobs", {"kind": "daily_report"})
+    await console.open("/jobs")
+    await page.wait_for_selector("#rows [data-role=cancel]:visible")
+    assert await page.inner_text("#page") == "1–25"
+    for width in (390, 1400):
+        await page.set_viewport_size({"width": width, "height": 900})
+        assert await page.evaluate(OVERFLOW) <= 0
+        assert await page.evaluate(SCROLLED) <= 0, width
+        for part in ("[data-role=cancel]", "[data-role=state]", "progress"):
+            box = await page.locator(f'#rows tr[data-job="{running["jobId"]}"] {part}').bounding_box()
+            assert box is not None, part
+            assert box["x"] + box["width"] <= width, part
+    assert await page.locator("#rows progress:visible").count() == 1
+    await page.click("#next")
+    await page.wait_for_function("() => document.getElementById('page').textContent === '26–50'")
+
+
+def _end_many(number: int) -> None:
+    at = datetime(2026, 11, 20, tzinfo=UTC)
+    endings = itertools.cycle(
+        [
+            ("SUCCEEDED", {"files": ["report.html", "report.json"]}, ""),
+            ("FAILED", None, "An error with a long name and a path /" + "x" * 300),
+            ("CANCELLED", None, ""),
+        ]
+    )
+    SparkJob.objects.bulk_create(
+        SparkJob(
+            id=uuid.uuid4(),
+            kind="daily_report",
+            state=state,
+            options={"day": "2026-11-19", "namespace": "a-long-tenant/a-long-namespace"},
+            actor="user:somebody-with-a-long-name@example.com",
+            created_at=at + timedelta(minutes=each),
+            started_at=at + timedelta(minutes=each),
+            ended_at=at + timedelta(minutes=each, seconds=40),
+            tasks_done=12,
+            tasks_total=12,
+            stages_done=3,
+            stages_total=3,
+            result=result,
+            error=error,
+        )
+        for each, (state, result, error) in zip(range(number), endings, strict=False)
+    )
 
 
 def _run_halfway(job_id: str) -> None:

@@ -26,13 +26,15 @@ PAGE = """<!doctype html>
 <html lang="en" data-theme="auto">
 <head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Scalable Topics: REST</title>
-<link rel="stylesheet" href="{css}"><link rel="stylesheet" href="{bar}"><link rel="icon" href="{icon}"></head>
+<link rel="stylesheet" href="{css}"><link rel="stylesheet" href="{bar}"><link rel="icon" href="{icon}">
+<script src="{theme}"></script><script src="{dark}"></script></head>
 <body><header class="bar">
 <a href="{home}"><img src="{icon}" alt="" width="22" height="22"> Scalable Topics</a>
-<span class="grow"></span><button id="theme" type="button" title="Colour theme">Theme: auto</button></header>
+<span class="grow"></span>
+<button id="theme" type="button" title="Colour theme">Theme: <span id="theme-name">auto</span></button>
+</header>
 <div id="doors" data-description="{description}"></div>
-<script src="{script}"></script><script type="module" src="{theme}"></script>
-<script type="module" src="{start}"></script></body>
+<script src="{script}"></script><script type="module" src="{start}"></script></body>
 </html>
 """
 
@@ -77,6 +79,7 @@ class PagesView(DoorView):
                 home=reverse("webui:topics"),
                 script=static(f"{ASSETS}/swagger-ui-bundle.js"),
                 theme=static("webui/js/theme.js"),
+                dark=static("webui/js/docs_theme.js"),
                 start=static("webui/js/docs.js"),
                 description=reverse("openapi"),
             )

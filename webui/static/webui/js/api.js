@@ -1,5 +1,7 @@
 /** The public REST API, with the browser's session. */
 
+const PATIENCE_MS = 20000;
+
 /** An answer of the API that is not a success: the product's error body. */
 export class ApiError extends Error {
   /** @param {number} status @param {{reason?: string, code?: string, hint?: string, fields?: object}} body */
@@ -9,6 +11,11 @@ export class ApiError extends Error {
     this.code = body.code ?? "";
     this.hint = body.hint ?? "";
     this.fields = body.fields ?? {};
+  }
+
+  /** Whether asking the same again may help: the server is in trouble or out of reach, it does not refuse. */
+  get passes() {
+    return this.status >= 500 || this.status === 429;
   }
 
   /** One sentence for a person: the reason and what to do about it. */
@@ -36,6 +43,7 @@ export async function call(method, path, body, headers = {}) {
       ...headers,
     },
     body: body === undefined ? undefined : JSON.stringify(body),
+    signal: method === "GET" ? AbortSignal.timeout(PATIENCE_MS) : undefined,
   });
   const text = await response.text();
   const parsed = text && response.headers.get("content-type")?.includes("json") ? JSON.parse(text) : null;
@@ -44,7 +52,7 @@ export async function call(method, path, body, headers = {}) {
   return { body: parsed, headers: response.headers, status: response.status };
 }
 
-/** @param {string} path @returns {Promise<any>} */
+/** Read; what takes longer than `PATIENCE_MS` counts as no answer. @param {string} path @returns {Promise<any>} */
 export const get = async (path) => (await call("GET", path)).body;
 
 /** The REST address of a topic. @param {string[]} parts */

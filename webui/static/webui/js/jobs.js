@@ -2,7 +2,8 @@
 
 import { ApiError, call, get } from "./api.js";
 import { changing } from "./dialogs.js";
-import { clock, duration, element, moment } from "./format.js";
+import { duration, element, moment, rate } from "./format.js";
+import { Freshness } from "./freshness.js";
 
 const PAGE = 25;
 const BUSY_MS = 1000;
@@ -19,6 +20,7 @@ const OPEN = new Set(["QUEUED", "RUNNING"]);
 const form = /** @type {HTMLFormElement} */ (document.getElementById("start"));
 const go = /** @type {HTMLButtonElement} */ (document.getElementById("go"));
 const place = document.getElementById("rows");
+const fresh = new Freshness(document.getElementById("as-of"), document.getElementById("banner"));
 /** The rows that are shown: a job that goes on keeps its row, so that nothing moves under a click. @type {Map<string, Row>} */
 let rows = new Map();
 let offset = 0;
@@ -36,12 +38,11 @@ async function read() {
   try {
     const { jobs } = await get(`${JOBS}?limit=${PAGE + 1}&offset=${offset}`);
     draw(jobs);
-    if (stale) complain("");
+    fresh.took(stale);
     stale = false;
-    document.getElementById("as-of").textContent = `as of ${clock(Date.now())}`;
   } catch (error) {
     stale = true;
-    complain(error instanceof ApiError ? error.sentence : "The node does not answer; the list below is old. It is tried again by itself.");
+    fresh.missed(error);
   } finally {
     readAt = Date.now();
     reading = false;
@@ -76,14 +77,14 @@ function made(job) {
     state: element("span", { class: "state" }),
     bar: /** @type {HTMLProgressElement} */ (element("progress", { max: 1, value: 0, "aria-label": "Tasks done" })),
     counts: element("span", { class: "note" }),
-    when: element("td", {}),
+    when: element("td", { class: "when", "data-label": "Started" }),
     result: element("td", { "data-role": "result" }),
     cancel: /** @type {HTMLButtonElement} */ (element("button", { type: "button", class: "small", "data-role": "cancel", onclick: () => cancel(job.jobId) }, "Cancel")),
   };
   const row = element("tr", { "data-job": job.jobId, title: `Job ${job.jobId}` },
     element("td", {}, NAMES[job.kind] ?? job.kind), element("td", { "data-role": "state" }, parts.state),
-    element("td", { "data-role": "progress" }, parts.bar, " ", parts.counts), element("td", {}, told(job.options)),
-    element("td", {}, job.actor), parts.when, parts.result, element("td", { class: "actions" }, parts.cancel));
+    element("td", { "data-role": "progress" }, parts.bar, parts.counts), element("td", { "data-label": "Of" }, told(job.options)),
+    element("td", { "data-label": "By" }, job.actor), parts.when, parts.result, element("td", { class: "actions" }, parts.cancel));
   changing(parts.cancel);
   return { row, ...parts, shown: "" };
 }
@@ -102,23 +103,30 @@ function update(row, job) {
   const waits = OPEN.has(job.state);
   row.state.className = `state ${LOOKS[job.state]}`;
   row.state.textContent = waits && job.cancelRequested ? "ending" : job.state.toLowerCase();
-  row.bar.hidden = !job.tasks.total;
+  row.bar.hidden = !job.tasks.total || !waits;
   row.bar.max = Math.max(1, job.tasks.total);
   row.bar.value = job.tasks.done;
-  row.counts.textContent = job.tasks.total ? `${job.tasks.done} of ${job.tasks.total} tasks, ${job.stages.done} of ${job.stages.total} stages` : job.state === "RUNNING" ? "Spark starts" : "";
+  row.counts.textContent = counted(job);
   row.when.textContent = job.startedAtMs ? `${moment(job.startedAtMs)}${job.endedAtMs ? `, took ${duration(job.endedAtMs - job.startedAtMs)}` : ""}` : "–";
   row.result.replaceChildren(...result(job));
   row.cancel.hidden = !waits || job.cancelRequested;
 }
 
+/** How far a job is, or was when it ended; one that did all of it only says how much that was. @param {Job} job */
+function counted({ state, tasks, stages }) {
+  if (!tasks.total) return state === "RUNNING" ? "Spark starts" : "";
+  if (state === "SUCCEEDED") return `${tasks.done} tasks in ${stages.done} stage${stages.done === 1 ? "" : "s"}`;
+  return `${tasks.done} of ${tasks.total} tasks, ${stages.done} of ${stages.total} stages`;
+}
+
 /** Links to what a job wrote, what it counted, or why it failed. @param {Job} job @returns {(Node|string)[]} */
 function result({ jobId, result: found, error }) {
-  if (error) return [element("span", { class: "note", title: error }, error.length > 80 ? `${error.slice(0, 80)}…` : error)];
+  if (error) return [element("span", { class: "note", title: error }, error.length > 160 ? `${error.slice(0, 160)}…` : error)];
   if (!found) return [];
   const files = (found.files ?? []).flatMap((name) => [element("a", { href: `${JOBS}/${jobId}/files/${encodeURIComponent(name)}`, target: name.endsWith(".html") ? "_blank" : null, rel: "noopener" }, name), " "]);
   const compared = (found.policies ?? []).map((one) => element("div", { class: "note" }, `${one.policy}: violations ${one.violation_percent.toFixed(2)} %, ${one.segments_over_clairvoyant.toFixed(2)} times the least segments, ${one.actions} actions`));
-  const counted = found.files ? [] : [Object.entries(found).map(([name, value]) => `${value} ${name}`).join(", ")];
-  return [...files, ...compared, ...counted];
+  const sums = found.files ? [] : [Object.entries(found).map(([name, value]) => `${typeof value === "number" ? rate(value) : value} ${name}`).join(", ")];
+  return [...files, ...compared, ...sums];
 }
 
 async function cancel(jobId) {

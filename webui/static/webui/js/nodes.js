@@ -1,7 +1,8 @@
 /** The nodes page: who is alive, and which topics each node leads, read again at an interval. */
 
 import { ApiError, get } from "./api.js";
-import { ago, clock, duration, element, moment, rate } from "./format.js";
+import { ago, duration, element, moment, rate } from "./format.js";
+import { Freshness } from "./freshness.js";
 import { renew } from "./renew.js";
 
 const PAGE = 50;
@@ -15,6 +16,7 @@ const NODES = "/admin/v2/nodes";
 
 const interval = /** @type {HTMLSelectElement} */ (document.getElementById("interval"));
 const place = document.getElementById("rows");
+const fresh = new Freshness(document.getElementById("as-of"), document.getElementById("banner"));
 /** Opened nodes: where their page of led topics begins. @type {Map<string, number>} */
 const opened = new Map();
 /** @type {Map<string, Led[]>} */
@@ -37,10 +39,9 @@ async function read() {
     led = await readLed(body.nodes);
     answer = body;
     draw();
-    document.getElementById("as-of").textContent = `as of ${clock(Date.now())}`;
-    complain("");
+    fresh.took();
   } catch (error) {
-    complain(error instanceof ApiError ? error.sentence : "The node does not answer; what you see is old. It is tried again by itself.");
+    fresh.missed(error);
   } finally {
     readAt = Date.now();
     reading = false;
@@ -65,12 +66,6 @@ async function readLed(nodes) {
 function ifGone(error) {
   if (error instanceof ApiError && error.status === 404) return { topics: [] };
   throw error;
-}
-
-function complain(text) {
-  const banner = document.getElementById("banner");
-  banner.hidden = !text;
-  if (banner.textContent !== text) banner.textContent = text;
 }
 
 function draw() {

@@ -2,13 +2,14 @@
 
 import { call } from "./api.js";
 import { heat } from "./colour.js";
-import { ask, changing } from "./dialogs.js";
-import { bytes, clock, duration, element, moment, range, rate, verdict } from "./format.js";
+import { decisionParts, NAMES } from "./decisions.js";
+import { changing, confirm } from "./dialogs.js";
+import { bytes, duration, element, moment, range, rate } from "./format.js";
+import { Journal } from "./journal.js";
 import { active, loadOf, policyOf } from "./model.js";
 import { renew } from "./renew.js";
 
 const PHASES = ["PLANNED", "CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED", "COMMITTED", "NOTIFIED"];
-const NAMES = { SPLIT: "Split", MERGE: "Merge", REBUCKET: "Rebucket" };
 
 /** @param {import("./model.js").Topic} topic @param {import("./model.js").Segment[]} segments */
 export function figures(topic, segments) {
@@ -36,11 +37,8 @@ export class Panels {
     this.topic = null;
     this.selected = null;
     this.chosen = new Set();
-    this.journalOf = undefined;
-    this.journalNext = null;
+    this.journal = new Journal(path);
     document.getElementById("merge").addEventListener("click", () => this.askMerge());
-    document.getElementById("journal").parentElement.addEventListener("toggle", () => this.drawJournal());
-    document.getElementById("journal-more").addEventListener("click", () => this.drawJournal(this.journalNext));
   }
 
   /** @param {import("./model.js").Topic} topic */
@@ -49,7 +47,7 @@ export class Panels {
     this.drawSegments();
     this.drawOperations();
     this.drawDecision();
-    this.drawJournal();
+    this.journal.show(topic.detail?.decision?.id ?? null);
     this.drawSelected();
   }
 
@@ -142,11 +140,7 @@ export class Panels {
       const path = typeof action === "string" ? action : action();
       return `${this.path}${path}${path.includes("?") ? "&" : "?"}expectedEpoch=${epoch}`;
     };
-    document.getElementById("confirm-title").textContent = title;
-    document.getElementById("confirm-go").textContent = verb;
-    document.getElementById("confirm-body").replaceChildren(...sentences.map((one) => (typeof one === "string" ? element("p", {}, one) : one)));
-    ask(/** @type {HTMLDialogElement} */ (document.getElementById("confirm")), () =>
-      call("POST", address(), body, { Prefer: "respond-async" }));
+    confirm({ title, verb, says: sentences }, () => call("POST", address(), body, { Prefer: "respond-async" }));
   }
 
   drawOperations() {
@@ -161,26 +155,6 @@ export class Panels {
     if (this.topic.detail && !this.topic.detail.loadKnown)
       parts.push(element("p", { class: "note" }, "The load is not known: no report within three windows. Load rules hold still."));
     renew(document.getElementById("decision"), parts);
-  }
-
-  /** Fetch the journal's newest page when it is open and has something new; `before` fetches the next one. */
-  async drawJournal(before = null) {
-    const newest = this.topic?.detail?.decision?.id ?? null;
-    const place = document.getElementById("journal");
-    if (!(/** @type {HTMLDetailsElement} */ (place.parentElement).open) || (before === null && newest === this.journalOf)) return;
-    if (before === null) this.journalOf = newest;
-    try {
-      const { body } = await call("GET", `${this.path}/decisions?limit=20${before === null ? "" : `&before=${before}`}`);
-      const lines = body.decisions.map(entry);
-      if (before === null && joined(place, lines)) return;
-      if (before === null) renew(place, lines.length ? lines : [element("li", { class: "note" }, "Nothing yet.")]);
-      else place.append(...lines);
-      this.journalNext = body.next;
-      document.getElementById("journal-more").hidden = body.next === null;
-    } catch (error) {
-      this.journalOf = undefined;
-      place.replaceChildren(element("li", { class: "note" }, `The journal cannot be read: ${error.message}`));
-    }
   }
 
   drawSelected() {
@@ -218,75 +192,4 @@ function operation(one) {
     element("div", { class: "note" }, `${one.actor} · ${one.reason} · ${moment(one.createdAtMs)}`),
     element("ol", { class: "steps" }, ...steps),
     ...(one.error ? [element("div", { class: "banner error" }, one.error.reason ?? JSON.stringify(one.error))] : []));
-}
-
-function decisionParts(decision) {
-  const what = decision.action ? actionsOf(decision).join("; ") : "No change";
-  const { fired, heldBy = [], margins = [], nextEligibleAtMs, flaps, refused = [] } = decision.explanation;
-  const next = nextEligibleAtMs ? [element("p", { class: "note" }, `Next possible at ${clock(nextEligibleAtMs)}.`)] : [];
-  return [
-    element("p", {}, element("b", {}, what), ` · ${verdict(decision).replace(/^no change, /, "")}`, element("span", { class: "note" }, ` · ${moment(decision.atMs)}`)),
-    ...(flaps ? [element("p", { class: "banner error" }, "This takes back what was done shortly before: the thresholds may be too near each other.")] : []),
-    ...list("Fired", fired ? [fired] : [], margin),
-    ...list("Refused", refused, (one) => one.reason),
-    ...list("Held back by", heldBy, guard),
-    ...list("Nearest to acting", margins, margin),
-    ...next,
-  ];
-}
-
-/** Each action of a decision in words; older entries of the journal name only the first. */
-function actionsOf({ action, segmentIds, explanation }) {
-  const all = explanation.actions?.length ? explanation.actions : [{ action, segmentIds }];
-  return all.map((one) => {
-    const parts = one.cuts?.length > 1 ? ` into ${one.cuts.length + 1}` : one.bucketCount ? ` to ${one.bucketCount} entry buckets` : "";
-    return `${NAMES[one.action]} of ${one.segmentIds.join(", ")}${parts}`;
-  });
-}
-
-/** Put the newest lines of the journal before those that are shown, if they reach back to them. */
-function joined(place, lines) {
-  const shown = new Set([...place.children].map((line) => line.dataset.key));
-  const reaches = lines.some((line) => shown.has(line.dataset.key));
-  if (reaches) place.prepend(...lines.filter((line) => !shown.has(line.dataset.key)));
-  return reaches;
-}
-
-/** A line of the journal: when, what, and why or what held it back. */
-function entry(decision) {
-  const { heldBy = [], fired, flaps } = decision.explanation;
-  const why = decision.action ? fired ? margin(fired) : decision.rule : heldBy.length ? heldBy.map(guard).join("; ") : decision.rule;
-  return element("li", { "data-key": decision.id }, element("span", { class: "note" }, `${moment(decision.atMs)} `),
-    decision.action ? element("b", {}, actionsOf(decision).join("; ")) : "no change", ` · ${why}${flaps ? " · takes back an earlier change" : ""}`);
-}
-
-function list(title, items, sentence) {
-  if (!items.length) return [];
-  return [element("div", { class: "note" }, title), element("ul", { class: "guards" }, ...items.map((one) => element("li", {}, sentence(one))))];
-}
-
-const where = (one) => (one.segmentIds.length ? ` (segment${one.segmentIds.length > 1 ? "s" : ""} ${one.segmentIds.join(", ")})` : "");
-const ruleOf = (one) => (one.rule === "all" ? "every rule" : one.rule);
-const IN_SECONDS = /COOLDOWN|WINDOW|TOO_YOUNG/;
-
-/** What a guard or a margin measures, with its unit: guards of time count seconds, margins rates or consumers. */
-function amount({ guard = "", metric = "", rule = "" }, value) {
-  if (IN_SECONDS.test(guard)) return duration(value * 1000);
-  if (guard && !/PEAK/.test(guard)) return rate(value);
-  const measured = metric || rule;
-  if (/bytes/i.test(measured)) return `${bytes(value)}/s`;
-  return /msg/i.test(measured) ? `${rate(value)}/s` : rate(value);
-}
-
-/** The numbers of a guard or a margin; what lets nothing pass has none to compare. */
-function against(one) {
-  if (one.current == null || one.threshold === 0) return "";
-  return `: ${amount(one, one.current)}${one.threshold == null ? "" : ` against ${amount(one, one.threshold)}`}`;
-}
-
-const margin = (one) => `${one.rule === one.metric ? one.rule : `${one.rule}, ${one.metric}`}${against(one)}${where(one)}${one.detail ? `, ${one.detail}` : ""}`;
-
-function guard(one) {
-  const until = one.nextEligibleAtMs ? `, until ${clock(one.nextEligibleAtMs)}` : "";
-  return `${ruleOf(one)}: ${one.guard.toLowerCase().replaceAll("_", " ")}${against(one)}${where(one)}${until}${one.detail ? `, ${one.detail}` : ""}`;
 }

@@ -1,7 +1,7 @@
 /** The subscriptions of a topic: backlog, consumers, what waits for what; seek with a preview, clear, delete. */
 
 import { call, get } from "./api.js";
-import { READ_ONLY, ask, changing } from "./dialogs.js";
+import { READ_ONLY, ask, changing, confirm, disabled, lacking } from "./dialogs.js";
 import { clock, element, rate } from "./format.js";
 import { renew } from "./renew.js";
 
@@ -30,9 +30,10 @@ export function attendance(consumers) {
 }
 
 export class Subscriptions {
-  /** @param {string} path of the topic */
-  constructor(path) {
+  /** @param {string} path of the topic @param {(error: unknown) => void} onRead told how each read went, null when well */
+  constructor(path, onRead) {
     this.path = path;
+    this.onRead = onRead;
     this.stats = null;
     this.opened = new Set();
     this.readAt = 0;
@@ -59,8 +60,10 @@ export class Subscriptions {
       this.stats = await this.reading;
       this.draw();
       document.getElementById("subscriptions-as-of").textContent = `as of ${clock(Date.now())}`;
-    } catch {
+      this.onRead(null);
+    } catch (error) {
       document.getElementById("subscriptions-as-of").textContent = "could not be read";
+      this.onRead(error);
     } finally {
       this.readAt = Date.now();
       this.reading = null;
@@ -91,8 +94,8 @@ export class Subscriptions {
       element("td", { class: "number", "data-role": "backlog" }, (one.backlogExact ? "" : "≤ ") + rate(one.msgBacklog)),
       element("td", { class: shut.length ? "waits" : null }, shut.length ? waiting(shut[0][0], shut[0][1]) + (shut.length > 1 ? ` (and ${shut.length - 1} more)` : "") : "–"),
       element("td", { class: "actions" },
-        ...(movable ? [action("seek", "Seek", () => this.askSeek(name)), changing(action("clear", "Clear", () => this.askClear(name)))] : []),
-        changing(action("delete", "Delete", () => this.askDelete(name, one)))));
+        ...(movable ? [disabled(action("seek", "Seek", () => this.askSeek(name)), lacking("consume")), changing(action("clear", "Clear", () => this.askClear(name)), "consume")] : []),
+        changing(action("delete", "Delete", () => this.askDelete(name, one)), "consume")));
     return open ? [row, element("tr", { class: "details", "data-key": `${name}/` }, element("td", { colspan: COLUMNS }, details(one)))] : [row];
   }
 
@@ -157,10 +160,7 @@ export class Subscriptions {
   }
 
   confirm(title, verb, sentences, method, path) {
-    document.getElementById("confirm-title").textContent = title;
-    document.getElementById("confirm-go").textContent = verb;
-    document.getElementById("confirm-body").replaceChildren(...sentences.map((text) => element("p", {}, text)));
-    ask(/** @type {HTMLDialogElement} */ (document.getElementById("confirm")), () => this.move(path, method));
+    confirm({ title, verb, says: sentences, destroys: true }, () => this.move(path, method));
   }
 
   async move(path, method = "POST") {

@@ -8,8 +8,8 @@
   /** Let the page and its button show the theme. */
   const show = () => {
     document.documentElement.dataset.theme = current;
-    const button = document.getElementById("theme");
-    if (button) button.textContent = `Theme: ${current}`;
+    const name = document.getElementById("theme-name");
+    if (name) name.textContent = current;
     document.dispatchEvent(new CustomEvent("themechange"));
   };
 

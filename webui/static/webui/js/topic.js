@@ -1,12 +1,16 @@
 /** The topic page: one watch feeds the map, the tables and the panels. */
 
-import { get, topicPath } from "./api.js";
+import { ApiError, get, topicPath } from "./api.js";
+import { Deletion } from "./delete_topic.js";
 import { Map as TopicMap } from "./map.js";
 import { active, loadOf } from "./model.js";
 import { Watch } from "./live.js";
+import { clock, hex, rate } from "./format.js";
+import { trouble } from "./freshness.js";
+import { Lifetimes } from "./lifetimes.js";
 import { figures, Panels } from "./panels.js";
+import { Policy } from "./policy.js";
 import { Subscriptions } from "./subscriptions.js";
-import { hex, rate } from "./format.js";
 
 const TILES_MS = 15000;
 const HOUR_MS = 3600000;
@@ -14,9 +18,17 @@ const { tenant, namespace, topic: name } = document.getElementById("topic").data
 const path = topicPath(tenant, namespace, name);
 const map = new TopicMap(document.getElementById("map"), document.getElementById("legend"), select);
 const panels = new Panels(path, select);
-const subscriptions = new Subscriptions(path);
+const subscriptions = new Subscriptions(path, heard);
+const policy = new Policy({ level: "topic", name, path: `${path}/autoScalePolicy`, preview: `${path}/decisions/preview`, epoch: () => topic?.epoch });
+const lifetimes = new Lifetimes(`${path}/lifetimes`);
 let topic = null;
 let tilesAt = 0;
+/** What the watch says of itself, and why a read beside it failed: the watch does not tell when the database is away. */
+let watched = { state: "connecting", text: "connecting…" };
+let missed = null;
+let knownAt = 0;
+
+new Deletion(name, path, () => topic, () => subscriptions.stats);
 
 function select(id, spoken = true) {
   map.select(id);
@@ -36,8 +48,13 @@ async function refreshTiles() {
   if (document.hidden || Date.now() - tilesAt < TILES_MS) return;
   tilesAt = Date.now();
   const [fromMs, toMs] = map.window();
-  const answer = await get(`${path}/tiles?fromMs=${Math.max(0, Math.floor(fromMs) - HOUR_MS)}&toMs=${Math.ceil(toMs)}`).catch(() => null);
-  if (answer) map.setTiles(answer.tiles);
+  try {
+    const answer = await get(`${path}/tiles?fromMs=${Math.max(0, Math.floor(fromMs) - HOUR_MS)}&toMs=${Math.ceil(toMs)}`);
+    map.setTiles(answer.tiles);
+    heard(null);
+  } catch (error) {
+    heard(error);
+  }
 }
 
 /** When this life of the name began: frames tell only of segments that are kept. */
@@ -47,22 +64,42 @@ async function readBirth(incarnation) {
 }
 
 function onTopic(next) {
-  if (next.incarnation !== topic?.incarnation) readBirth(next.incarnation);
+  if (next.incarnation !== topic?.incarnation) {
+    readBirth(next.incarnation);
+    lifetimes.read();
+  }
   topic = next;
   map.show(next);
   panels.show(next);
+  policy.show(next.detail?.policy);
   figures(next, active(next));
   subscriptions.read();
 }
 
 function onState(state, text) {
+  watched = { state, text };
+  if (state === "live") knownAt = Date.now();
+  showState();
+}
+
+/** Take note of how a read went: none may succeed while the watch is silent. @param {unknown} error null when it succeeded */
+function heard(error) {
+  if (!error && watched.state === "live") knownAt = Date.now();
+  missed = error && (!(error instanceof ApiError) || error.passes) ? error : null;
+  showState();
+}
+
+function showState() {
+  const { state, text } = watched;
+  const old = state === "live" && missed;
   const place = document.getElementById("live");
-  place.className = `state ${state}`;
-  place.textContent = state === "gone" ? "stopped" : text;
+  place.className = `state ${old ? "lost" : state}`;
+  place.textContent = state === "gone" ? "stopped" : old ? `old, of ${clock(knownAt)}` : text;
   const banner = document.getElementById("banner");
-  banner.hidden = state === "live";
+  banner.hidden = state === "connecting" || (state === "live" && !old);
   const lost = topic ? "The connection is lost; what you see is old." : "The node does not answer.";
-  banner.textContent = state === "gone" ? text : `${lost} It is tried again by itself.`;
+  const said = state === "gone" ? text : old ? `What you see is old, of ${clock(knownAt)}. ${trouble(missed)} It is tried again by itself.` : `${lost} It is tried again by itself.`;
+  if (banner.textContent !== said) banner.textContent = said;
   document.getElementById("topic").classList.toggle("absent", state === "gone" && !topic);
 }
 
