@@ -30,6 +30,7 @@ from scalable.domain.errors import (
     TopicDeleted,
     Unauthenticated,
     Unavailable,
+    UnrecognisedError,
     error_from_json,
 )
 from scalable.domain.names import NamespaceName, TopicName
@@ -97,6 +98,9 @@ RETRIABLE_ERRORS = (
 """What a new connection may mend; any other error ends a producer or consumer for good."""
 
 
+NOT_FINAL_CLOSES = frozenset({4408, 4421, 4429})
+"""Of the closes from 4400 to 4499 those that a new connection may mend when nobody knows their error."""
+
 MOVING_ERRORS = (OSError, TimeoutError, WebSocketException, Internal, NoLeader, Unavailable)
 """What another node may not suffer from."""
 
@@ -119,11 +123,19 @@ class Connection:
         async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
             frame = await self.receive()
         if isinstance(frame, ErrorFrame):
-            raise error_of(frame)
+            error = error_of(frame)
+            if isinstance(error, UnrecognisedError):
+                await self._wait_for_close()
+            raise error
         if not isinstance(frame, Welcome):
             raise ConnectionLost(1002, f"a welcome was expected, not {type(frame).__name__}")
         self.welcome = frame
         return frame
+
+    async def _wait_for_close(self) -> None:
+        """Let the close say what an error means that this client does not know; raises what it says."""
+        async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
+            await self.receive()
 
     async def send(self, frame: Frame) -> None:
         """Send a control frame; waits while the socket's buffer is full."""
@@ -168,8 +180,12 @@ class Connection:
             return TopicDeleted(topic=str(self._about))
         if received.code == CLOSE_TOO_BIG:
             return FrameOverLimit()
-        if self._last_error is not None and received.reason == self._last_error.code:
-            return self._last_error
+        last = self._last_error
+        if isinstance(last, UnrecognisedError):
+            known = received.reason == last.original_code and _is_final(received.code)
+            return last if known else ConnectionLost(received.code, received.reason)
+        if last is not None and received.reason == last.code:
+            return last
         return ConnectionLost(received.code, received.reason)
 
     async def close(self) -> None:
@@ -178,6 +194,11 @@ class Connection:
             async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
                 await self._send(encode(Close()))
         await self._socket.close()
+
+
+def _is_final(close_code: int) -> bool:
+    """Tell by the number alone whether a new connection would end in the same way (docs/protocol.md, 9)."""
+    return 4400 <= close_code <= 4499 and close_code not in NOT_FINAL_CLOSES
 
 
 def error_of(frame: ErrorFrame) -> ScalableError:
@@ -235,7 +256,9 @@ def _refusal(refused: InvalidStatus) -> Exception:
     except ValueError:
         parsed = None
     if isinstance(parsed, dict) and parsed.get("code"):
-        return error_from_json(parsed)
+        error = error_from_json(parsed)
+        if not isinstance(error, UnrecognisedError) or _is_final(4000 + status):
+            return error
     if status == 401:
         return Unauthenticated(problem="the server refused it")
     if status == 403:

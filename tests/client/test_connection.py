@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from http import HTTPStatus
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from launch.ports import free_port
@@ -18,10 +21,23 @@ from scalable.client import (
     Producer,
     StreamConsumer,
 )
-from scalable.client.connection import LONGEST_PAUSE_SECONDS, Backoff, keep_running, least_pause_seconds
-from scalable.domain.errors import NotLeader, PermitsExceeded, ReaderTooSlow, TooManyRequests, TopicDeleted
+from scalable.client.connection import (
+    LONGEST_PAUSE_SECONDS,
+    Backoff,
+    keep_running,
+    least_pause_seconds,
+    open_connection,
+)
+from scalable.domain.errors import (
+    NotLeader,
+    PermitsExceeded,
+    ReaderTooSlow,
+    TooManyRequests,
+    TopicDeleted,
+    UnrecognisedError,
+)
 from scalable.domain.names import TopicName
-from scalable.wire.frames import SUBPROTOCOL, ErrorFrame, encode
+from scalable.wire.frames import SUBPROTOCOL, ErrorFrame, Hello, Welcome, encode
 
 TOPIC = "topic://public/default/t"
 
@@ -119,6 +135,51 @@ async def test_a_node_that_does_not_lead_and_names_no_address_is_asked_again(url
         assert asked_thrice.is_set()
         starting.cancel()
         await asyncio.wait({starting})
+
+
+@pytest.mark.parametrize("welcomed", [False, True])
+@pytest.mark.parametrize(
+    ("close_code", "final"),
+    [(4409, True), (4418, True), (4408, False), (4421, False), (4429, False), (4503, False)],
+)
+async def test_an_error_of_a_later_version_counts_by_its_close(
+    close_code: int, final: bool, welcomed: bool
+) -> None:
+    async def end(socket: ServerConnection) -> None:
+        await socket.recv()
+        if welcomed:
+            await socket.send(encode(Welcome(protocol=1, node="", max_frame_bytes=1, max_message_bytes=1)))
+        await socket.send(encode(ErrorFrame(code="of_tomorrow", reason="it is late")))
+        await socket.close(close_code, "of_tomorrow")
+
+    async def connect() -> None:
+        connection = await open_connection(
+            endpoint, "lookup", TopicName.parse(TOPIC), hello=Hello(protocol=1)
+        )
+        while True:
+            await connection.receive()
+
+    async with serve(end, "127.0.0.1", 0, subprotocols=[Subprotocol(SUBPROTOCOL)]) as server:
+        endpoint = Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "token")
+        with pytest.raises(UnrecognisedError if final else ConnectionLost):
+            await connect()
+
+
+@pytest.mark.parametrize(
+    ("status", "final"), [(403, True), (418, True), (421, False), (429, False), (503, False)]
+)
+async def test_a_refused_handshake_of_a_later_version_counts_by_its_status(status: int, final: bool) -> None:
+    def refuse(socket: ServerConnection, request: Request) -> Response:
+        body = {"code": "of_tomorrow", "reason": "it is late", "fields": {}, "hint": ""}
+        return socket.respond(HTTPStatus(status), json.dumps(body))
+
+    async def nothing(socket: ServerConnection) -> None:
+        await socket.wait_closed()
+
+    async with serve(nothing, "127.0.0.1", 0, process_request=refuse) as server:
+        endpoint = Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "token")
+        with pytest.raises(UnrecognisedError if final else ConnectionLost):
+            await open_connection(endpoint, "lookup", TopicName.parse(TOPIC), hello=Hello(protocol=1))
 
 
 async def test_a_node_that_is_not_there_is_named_as_the_reason() -> None:

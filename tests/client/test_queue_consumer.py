@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from launch.process import ManagedProcess
-from scalable.client import Admin, QueueConsumer, QueueMessage, SyncProducer, SyncQueueConsumer
+from scalable.client import Admin, QueueConsumer, QueueMessage, SyncProducer, SyncQueueConsumer, queue_inbox
 from scalable.domain.errors import (
     SubscriptionNotFound,
     SubscriptionTypeMismatch,
@@ -78,9 +78,16 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.parametrize("per_socket", [queue_inbox.SEGMENTS_PER_SOCKET, 1])
 async def test_members_share_every_segment_and_each_message_goes_to_one(
-    live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess
+    live_node: LiveNode,
+    admin: Admin,
+    topic: str,
+    reshaping: ManagedProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    per_socket: int,
 ) -> None:
+    monkeypatch.setattr(queue_inbox, "SEGMENTS_PER_SOCKET", per_socket)
     group = Group()
     options = {"prefetch_messages": 20}
     async with (
@@ -96,6 +103,7 @@ async def test_members_share_every_segment_and_each_message_goes_to_one(
         assert {name for name, _ in group.got} == {"a", "b"}
         # Drained sealed segments leave the set.
         await until(lambda: b.segments == tuple(active_ids(admin, topic)))
+        assert (len(b._links) > 1) == (per_socket == 1)
     assert group.numbers == list(range(1_500))
     assert {message.deliveries for _, message in group.got} == {1}
     async with member(live_node, topic, "late") as late:
