@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, cast
+from typing import Any
 
 from scalable.domain.errors import PolicyInvalid, PolicyUnreadable, UnknownField
 from scalable.domain.keyspace import KEYSPACE_SIZE
@@ -21,6 +21,8 @@ MAX_ACTIONS_PER_TICK = 256
 MAX_PARTS = 256
 """So many children or parents one operation may have."""
 MAX_INTEGER = 2**53
+MAX_SECONDS = 315_360_000
+"""Ten years: longer than any time of use, and short enough to be added to any instant."""
 MAX_SHOWN_CHARACTERS = 100
 
 
@@ -96,18 +98,11 @@ def _camel(attribute: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    whole = isinstance(value, float) and value.is_integer() and abs(value) <= MAX_INTEGER
+    return int(value) if whole else value
 
 
-NOT_NEGATIVE_SECONDS = (
-    "splitCooldownSeconds",
-    "rebucketCooldownSeconds",
-    "mergeCooldownSeconds",
-    "mergeWindowSeconds",
-    "mergePeakSeconds",
-    "mergeMinAgeSeconds",
-    "lookAheadSeconds",
-)
+ABOVE_ZERO_SECONDS = ("autoScaleIntervalSeconds", "loadReportIntervalSeconds")
 COUNTS = {
     "maxActionsPerTick": (1, MAX_ACTIONS_PER_TICK),
     "maxSplitChildren": (2, MAX_PARTS),
@@ -116,6 +111,7 @@ COUNTS = {
 }
 ATTRIBUTES: dict[str, str] = {_camel(field.name): field.name for field in fields(AutoScalePolicy)}
 DEFAULTS: dict[str, Any] = {_camel(field.name): field.default for field in fields(AutoScalePolicy)}
+TIMES = tuple(name for name in DEFAULTS if name.endswith("Seconds"))
 
 
 class PolicySource(StrEnum):
@@ -169,16 +165,19 @@ def _boolean_problem(value: object) -> str | None:
 
 
 def _integer_problem(value: object) -> str | None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if not whole:
+    if isinstance(value, bool) or not isinstance(value, int):
         return "it must be a whole number"
-    return None if abs(cast("int", value)) <= MAX_INTEGER else "it is out of all proportion"
+    return None if abs(value) <= MAX_INTEGER else "it is out of all proportion"
 
 
 def _number_problem(value: object) -> str | None:
-    if isinstance(value, float):
-        return None if math.isfinite(value) else "it must be finite"
-    return None if _integer_problem(value) is None else "it must be a number"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return "it must be a number"
+    try:
+        finite = math.isfinite(float(value))
+    except OverflowError:  # an integer may be larger than any number with a fraction
+        finite = False
+    return None if finite else "it must be finite"
 
 
 def _profile_problem(value: object) -> str | None:
@@ -252,15 +251,20 @@ def _count_violations(policy: AutoScalePolicy) -> Iterator[str]:
         yield f"maxDagDepth ({policy.max_dag_depth}) is negative"
 
 
+def bounded_seconds(seconds: float) -> float:
+    """Give a policy's time as it can be reckoned with, also where the policy is contradictory."""
+    return min(max(seconds, 0.0), MAX_SECONDS)
+
+
 def _time_violations(policy: AutoScalePolicy) -> Iterator[str]:
-    for name in NOT_NEGATIVE_SECONDS:
+    for name in TIMES:
         seconds = getattr(policy, ATTRIBUTES[name])
-        if seconds < 0:
-            yield f"{name} ({_plain(seconds)}) is negative"
-    for name in ("autoScaleIntervalSeconds", "loadReportIntervalSeconds"):
-        seconds = getattr(policy, ATTRIBUTES[name])
-        if seconds <= 0:
+        if name in ABOVE_ZERO_SECONDS and seconds <= 0:
             yield f"{name} ({_plain(seconds)}) is not above 0"
+        elif seconds < 0:
+            yield f"{name} ({_plain(seconds)}) is negative"
+        if seconds > MAX_SECONDS:
+            yield f"{name} ({_plain(seconds)}) is above {MAX_SECONDS}, which are ten years"
     window, interval = policy.rate_window_seconds, policy.load_report_interval_seconds
     if window < interval:
         yield (

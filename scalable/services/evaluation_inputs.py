@@ -7,10 +7,10 @@ from typing import Any
 from django.conf import settings
 
 from scalable.domain.autoscale import Snapshot
-from scalable.domain.policy import AutoScalePolicy
+from scalable.domain.policy import AutoScalePolicy, bounded_seconds
 from scalable.domain.recent import Recent
 from scalable.services.loads import WATERMARK_WINDOWS, load_known
-from scalable.services.policies import resolve
+from scalable.services.policies import UNREADABLE, resolve
 from scalable.services.recent_loads import recent_loads, wants_recent
 from scalable.store import decisions as store
 from scalable.store import loads
@@ -58,7 +58,7 @@ def _policies(topics: Collection[TopicView], complain: Complaint) -> dict[int, A
         try:
             resolved = resolve(topic=topic.auto_scale_policy, namespace=topic.namespace_policy)
             policies[topic.incarnation] = resolved.policy
-        except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        except UNREADABLE as error:
             complain(topic, error)
     return policies
 
@@ -79,7 +79,7 @@ def _read_facts(topics: Sequence[TopicView], policies: Mapping[int, AutoScalePol
 
 def _inputs(topic: TopicView, policy: AutoScalePolicy, facts: _Facts, now_ms: int) -> Inputs:
     key = topic.incarnation
-    stale_after_seconds = WATERMARK_WINDOWS * policy.rate_window_seconds
+    stale_after_seconds = WATERMARK_WINDOWS * bounded_seconds(policy.rate_window_seconds)
     recent = facts.recent.get(key, Recent())
     active = {segment.segment_id for segment in topic.layout.active}
     known = load_known(

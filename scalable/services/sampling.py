@@ -1,12 +1,14 @@
 """What a node asks and tells as it samples load: intervals, ranges, new segments, and the samples."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scalable.domain.keyspace import HashRange
 from scalable.domain.names import TopicName
+from scalable.domain.policy import AutoScalePolicy
 from scalable.services import messages
-from scalable.services.policies import resolve
+from scalable.services.policies import UNREADABLE, resolve
 from scalable.store import sampling as store
 from scalable.store import subscriptions
 from scalable.store.sampling import UNSAMPLED_TENANT, SampledTopic
@@ -20,6 +22,8 @@ __all__ = [
     "publish_samples",
     "topic_sampling",
 ]
+
+logger = logging.getLogger(__name__)
 
 SAMPLES_TOPIC = TopicName("system", "load", "samples")
 SAMPLES_SEGMENT = 0
@@ -72,7 +76,7 @@ def publish_samples(*, node_id: str, batch: bytes) -> None:
 
 
 def _sampling(topic: SampledTopic) -> TopicSampling:
-    policy = resolve(topic=topic.topic_policy, namespace=topic.namespace_policy).policy
+    policy = _policy(topic)
     return TopicSampling(
         name=topic.name,
         incarnation=topic.incarnation,
@@ -82,6 +86,15 @@ def _sampling(topic: SampledTopic) -> TopicSampling:
     )
 
 
+def _policy(topic: SampledTopic) -> AutoScalePolicy:
+    """One policy that cannot be read must not keep a node from all topics behind it."""
+    try:
+        return resolve(topic=topic.topic_policy, namespace=topic.namespace_policy).policy
+    except UNREADABLE as error:
+        logger.error("Topic %s is sampled as if it had no policy: %s", topic.name, error)
+        return resolve().policy
+
+
 def _milliseconds(seconds: float, shortest: int, longest: int) -> int:
     """A policy may be contradictory; whatever it says, samples stay within what the pipeline reads."""
-    return min(longest, max(shortest, round(seconds * 1000)))
+    return round(min(longest / 1000, max(shortest / 1000, seconds)) * 1000)
