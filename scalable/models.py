@@ -177,6 +177,11 @@ class Operation(models.Model):
             models.Index(fields=["topic", "-created_at"], name="operation_by_topic"),
             models.Index(fields=["lease_expires_at"], condition=Q(outcome=None), name="operation_unfinished"),
             models.Index(fields=["topic"], condition=Q(outcome=None), name="operation_unfinished_by_topic"),
+            models.Index(
+                fields=["topic", "finished_at"],
+                condition=Q(outcome__in=["FAILED", "ABORTED"]),
+                name="operation_in_vain_by_topic",
+            ),
         ]
 
 
@@ -336,7 +341,8 @@ class Evaluation(models.Model):
     Whoever changes what a decision is made from raises `marks` and brings `due_at` forward, in the
     transaction of the change; one of loads not before `not_before`. An evaluation that finds other marks than
     it began with leaves `due_at` alone, so that there is one more. `load_known` is what the last one assumed,
-    true as long as the pipeline's watermark is not older than `stale_after_seconds`.
+    true as long as the pipeline's watermark is not older than `stale_after_seconds`; `settings_key` stands
+    for the settings that it was made under.
     """
 
     topic = models.OneToOneField(Topic, on_delete=models.CASCADE, primary_key=True, related_name="evaluation")
@@ -349,6 +355,9 @@ class Evaluation(models.Model):
     load_known = models.BooleanField(null=True)
     stale_after_seconds = models.FloatField(db_default=0)
     wants_tiles = models.BooleanField(db_default=False)
+    settings_key = models.CharField(max_length=64, null=True)
+    is_split_capped = models.BooleanField(db_default=False)
+    is_merge_capped = models.BooleanField(db_default=False)
     auto_splits = models.BigIntegerField(db_default=0)
     auto_merges = models.BigIntegerField(db_default=0)
     auto_rebuckets = models.BigIntegerField(db_default=0)
@@ -365,4 +374,12 @@ class Evaluation(models.Model):
             models.Index(
                 fields=["stale_after_seconds"], condition=Q(load_known=False), name="evaluation_load_unknown"
             ),
+            models.Index(fields=["settings_key"], name="evaluation_by_settings"),
         ]
+
+
+class RetiredCount(models.Model):
+    """What rows that are gone had counted, kept by triggers: the installation's counters never fall."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    count = models.BigIntegerField()

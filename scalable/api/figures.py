@@ -58,9 +58,14 @@ GAUGES = {
     "failing_topics": ("scalable_autoscale_topics_failing", "Topics whose last evaluation failed."),
 }
 COUNTERS = {
-    "seals": ("scalable_segment_seals", "Segments that were sealed, of the topics that exist."),
-    "assignment_changes": ("scalable_assignment_changes", "Changes of owners, of what exists."),
+    "seals": ("scalable_segment_seals", "Segments that were sealed."),
+    "assignment_changes": ("scalable_assignment_changes", "Changes of owners."),
     "failovers": ("scalable_leader_failovers", "Topics that another node took to lead."),
+    "flaps": ("scalable_autoscale_flaps", "Flaps of all topics (docs/metrics.md)."),
+}
+CAPPED = {
+    "is_split_capped": ("scalable_topic_split_capped", "1 while maxSegments holds a split back."),
+    "is_merge_capped": ("scalable_topic_merge_capped", "1 while maxDagDepth holds a merge back."),
 }
 
 
@@ -94,15 +99,9 @@ class FigureCollector(Collector):
 
 def _metrics(found: Figures) -> Iterator[Metric]:
     yield from _totals(found.totals)
-    operations = CounterMetricFamily(
-        "scalable_operations", "Operations by outcome.", labels=["kind", "outcome"]
-    )
-    for labels, count in sorted(found.operations.items()):
-        operations.add_metric(labels, count)
-    yield operations
-    yield CounterMetricFamily(
-        "scalable_autoscale_flaps", "Flaps of all topics (docs/metrics.md).", value=found.counted["flaps"]
-    )
+    for attribute, (name, text) in COUNTERS.items():
+        yield CounterMetricFamily(name, text, value=getattr(found.counted, attribute))
+    yield from _of_operations(found)
     yield from _of_topics(found)
     yield from _of_segments(found)
     yield from _of_subscriptions(found)
@@ -116,13 +115,18 @@ def _totals(totals: Totals) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "scalable_load_pipeline_seen", "1 once a load pipeline has reported.", value=known
     )
-    counts = {
-        "seals": totals.sealed_segments + totals.pruned_segments,
-        "assignment_changes": totals.assignment_changes,
-        "failovers": totals.failovers,
-    }
-    for key, (name, text) in COUNTERS.items():
-        yield CounterMetricFamily(name, text, value=counts[key])
+
+
+def _of_operations(found: Figures) -> Iterator[Metric]:
+    ended = CounterMetricFamily(
+        "scalable_operations", "Operations that ended, by outcome.", labels=["kind", "outcome"]
+    )
+    for labels, count in found.counted.operations.items():
+        ended.add_metric(labels, count)
+    running = GaugeMetricFamily("scalable_operations_running", "Unfinished operations.", labels=["kind"])
+    for kind, count in found.running_operations.items():
+        running.add_metric([kind], count)
+    yield from (ended, running)
 
 
 def _of_topics(found: Figures) -> Iterator[Metric]:
@@ -133,13 +137,16 @@ def _of_topics(found: Figures) -> Iterator[Metric]:
         "scalable_topic_evaluation_age_seconds", "Since a topic was last evaluated.", labels=["topic"]
     )
     counted = {key: CounterMetricFamily(*what, labels=["topic"]) for key, what in COUNTED.items()}
+    capped = {key: GaugeMetricFamily(*what, labels=["topic"]) for key, what in CAPPED.items()}
     for topic in found.topics:
         active.add_metric([topic.name], topic.active_segments)
         if topic.evaluated_seconds_ago is not None:
             age.add_metric([topic.name], topic.evaluated_seconds_ago)
         for key, family in counted.items():
             family.add_metric([topic.name], topic.counted[key])
-    yield from (active, age, *counted.values())
+        for key, gauge in capped.items():
+            gauge.add_metric([topic.name], getattr(topic, key))
+    yield from (active, age, *counted.values(), *capped.values())
 
 
 def _of_segments(found: Figures) -> Iterator[Metric]:

@@ -18,9 +18,15 @@ from scalable.domain.decision import Action, GuardCode
 from scalable.domain.errors import ScalableError, SegmentsFixed, TopicNotFound
 from scalable.domain.flaps import undoes
 from scalable.domain.names import TopicName
-from scalable.domain.policy import AutoScalePolicy, EffectivePolicy, parse_override, validate
+from scalable.domain.policy import (
+    AutoScalePolicy,
+    EffectivePolicy,
+    bounded_seconds,
+    parse_override,
+    validate,
+)
 from scalable.services.evaluation_inputs import Inputs, inputs_under, read_inputs
-from scalable.services.policies import resolve
+from scalable.services.policies import resolve, settings_key
 from scalable.services.scaling import OperationView, request_merge, request_rebucket, request_split
 from scalable.store import decisions as store
 from scalable.store import evaluations, loads, topics
@@ -31,12 +37,12 @@ from scalable.store.topics import TopicView
 
 logger = logging.getLogger(__name__)
 
-ACTOR = "autoscaler"
+ACTOR = store.AUTOSCALER
 TOPICS_PER_BATCH = 50
 BATCHES_PER_TICK = 20
 TURNED_PER_TICK = 1_000
 MIN_INTERVAL_SECONDS = 0.1
-SLEEP = timedelta(hours=1)
+SLEEP_MS = 3_600_000
 """A topic of which nothing changes is looked at so often none the less, in case that something was missed."""
 
 
@@ -64,11 +70,14 @@ class Judged:
 def evaluate_due_topics() -> list[int]:
     """Evaluate the topics whose time has come and give their incarnations; one's failure stops no other."""
     _wake_where_load_turned()
+    evaluations.mark_where_settings_differ(settings_key(), limit=TURNED_PER_TICK)
     evaluated: list[int] = []
+    tried: set[int] = set()
     for _ in range(BATCHES_PER_TICK):
-        batch = _evaluate_batch(evaluations.due(limit=TOPICS_PER_BATCH))
-        evaluated += batch
-        if len(batch) < TOPICS_PER_BATCH:
+        due = evaluations.due(limit=TOPICS_PER_BATCH, besides=tried)
+        evaluated += _evaluate_batch(due)
+        tried.update(due)  # one that is locked, or fails, must not be found again in place of another
+        if len(due) < TOPICS_PER_BATCH:
             break
     return evaluated
 
@@ -160,10 +169,12 @@ def _evaluate(incarnations: Collection[int], *, skip_locked: bool) -> list[Judge
     """Evaluate topics in one transaction.
 
     The topics' locks make evaluations of one topic follow one another, and the layout that is judged the one
-    that is acted on; the marks are read before all that the decision is made from.
+    that is acted on. The marks are read before all that the decision is made from, of which the policy of
+    the namespace comes with the locks; what the last decision said, under them.
     """
+    marks = evaluations.read_marks(incarnations)
     views = topics.lock_many(incarnations, skip_locked=skip_locked)
-    begun = evaluations.begin([view.incarnation for view in views])
+    begun = evaluations.begin(marks)
     now = database_now()
     now_ms = milliseconds(now)
     scaled = [view for view in views if view.incarnation in begun]
@@ -250,15 +261,19 @@ def _settled(judged: Judged, now: datetime) -> Settled:
     decision, policy = judged.decision, judged.inputs.snapshot.policy
     interval = _interval(policy)
     held_by = {guard.code for guard in decision.held_by}
+    acts = GuardCode.DISABLED not in held_by
     settled = Settled(
         topic_id=judged.topic.incarnation,
         marks=judged.begun.marks,
-        due_at=_next_look(decision, now),
+        due_at=_next_look(decision),
         not_before=now + interval,
         decision_key=decision.key,
         load_known=judged.inputs.snapshot.load_known,
         stale_after_seconds=judged.inputs.stale_after_seconds,
         wants_tiles=judged.inputs.wants_tiles,
+        settings_key=settings_key(),
+        is_split_capped=acts and GuardCode.MAX_SEGMENTS in held_by,
+        is_merge_capped=acts and GuardCode.MAX_DAG_DEPTH in held_by,
         splits_capped=int(GuardCode.MAX_SEGMENTS in held_by),
         merges_capped=int(GuardCode.MAX_DAG_DEPTH in held_by),
         flaps=judged.flaps,
@@ -273,11 +288,11 @@ def _counted(operations: Collection[OperationView]) -> dict[str, int]:
 
 
 def _interval(policy: AutoScalePolicy) -> timedelta:
-    return timedelta(seconds=max(policy.auto_scale_interval_seconds, MIN_INTERVAL_SECONDS))
+    return timedelta(seconds=max(bounded_seconds(policy.auto_scale_interval_seconds), MIN_INTERVAL_SECONDS))
 
 
-def _next_look(decision: Decision, now: datetime) -> datetime:
+def _next_look(decision: Decision) -> datetime:
     """Give the next instant at which a guard lets go by the clock alone; whatever else changes is marked."""
     instants = (guard.next_eligible_at_ms for guard in decision.held_by)
-    later = [at_ms for at_ms in instants if at_ms is not None and at_ms > decision.at_ms]
-    return min(moment(min(later)), now + SLEEP) if later else now + SLEEP
+    later = (at_ms for at_ms in instants if at_ms is not None and at_ms > decision.at_ms)
+    return moment(min([*later, decision.at_ms + SLEEP_MS]))

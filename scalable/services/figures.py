@@ -9,11 +9,11 @@ from scalable.domain.subscriptions import SubscriptionType, assignable
 from scalable.services.backlogs import backlogs_of
 from scalable.store import figures as store
 from scalable.store import subscriptions, topics
-from scalable.store.figures import Totals
+from scalable.store.figures import Counted, Totals
 from scalable.store.subscriptions import SubscriptionView
 from scalable.store.topics import TopicView
 
-__all__ = ["Figures", "SubscriptionFigures", "TopicFigures", "Totals", "figures"]
+__all__ = ["Counted", "Figures", "SubscriptionFigures", "TopicFigures", "Totals", "figures"]
 
 SUBSCRIPTIONS_PER_TOPIC = 20
 MAX_LAYOUT_SEGMENTS = 4_096
@@ -38,6 +38,8 @@ class TopicFigures:
     active_segments: int
     evaluated_seconds_ago: float | None
     counted: Mapping[str, int]
+    is_split_capped: bool
+    is_merge_capped: bool
     rates: Mapping[int, tuple[float, ...]]
     subscriptions: Sequence[SubscriptionFigures]
 
@@ -47,8 +49,8 @@ class Figures:
     """All of it."""
 
     totals: Totals
-    counted: Mapping[str, int]
-    operations: Mapping[tuple[str, str], int]
+    counted: Counted
+    running_operations: Mapping[str, int]
     topics: Sequence[TopicFigures]
 
 
@@ -64,13 +66,15 @@ def figures() -> Figures:
     return Figures(
         totals=store.totals(),
         counted=store.counted(),
-        operations=store.operations(),
+        running_operations=store.running_operations(),
         topics=[
             TopicFigures(
                 each.name,
                 each.active_segments,
                 each.evaluated_seconds_ago,
                 each.counted,
+                each.is_split_capped,
+                each.is_merge_capped,
                 rates[each.incarnation],
                 tuple(_subscriptions(views[each.incarnation])) if each.incarnation in views else (),
             )

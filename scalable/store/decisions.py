@@ -14,6 +14,8 @@ from scalable.models import Operation, Subscription
 from scalable.store.clock import milliseconds, moment
 
 SYSTEM_TENANT = "system"
+AUTOSCALER = "autoscaler"
+"""The actor of operations that the autoscaler asked for."""
 KEPT_DECISIONS = 1_000
 """So many decisions of a topic are kept; older ones go, action or not."""
 

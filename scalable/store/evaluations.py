@@ -33,12 +33,14 @@ WITH found AS (
     SELECT * FROM unnest(
         %(topic_id)s::bigint[], %(marks)s::bigint[], %(due_at)s::timestamptz[], %(not_before)s::timestamptz[],
         %(decision_key)s::text[], %(load_known)s::boolean[], %(stale_after_seconds)s::float[],
-        %(wants_tiles)s::boolean[], %(auto_splits)s::bigint[], %(auto_merges)s::bigint[],
+        %(wants_tiles)s::boolean[], %(settings_key)s::text[], %(is_split_capped)s::boolean[],
+        %(is_merge_capped)s::boolean[], %(auto_splits)s::bigint[], %(auto_merges)s::bigint[],
         %(auto_rebuckets)s::bigint[], %(splits_capped)s::bigint[], %(merges_capped)s::bigint[],
         %(flaps)s::bigint[]
     ) AS found(
         topic_id, marks, due_at, not_before, decision_key, load_known, stale_after_seconds, wants_tiles,
-        auto_splits, auto_merges, auto_rebuckets, splits_capped, merges_capped, flaps
+        settings_key, is_split_capped, is_merge_capped, auto_splits, auto_merges, auto_rebuckets,
+        splits_capped, merges_capped, flaps
     )
 ), locked AS (
     SELECT topic_id FROM scalable_evaluation WHERE topic_id = ANY(%(topic_id)s)
@@ -53,6 +55,9 @@ UPDATE scalable_evaluation AS evaluation
        load_known = found.load_known,
        stale_after_seconds = found.stale_after_seconds,
        wants_tiles = found.wants_tiles,
+       settings_key = found.settings_key,
+       is_split_capped = found.is_split_capped,
+       is_merge_capped = found.is_merge_capped,
        auto_splits = evaluation.auto_splits + found.auto_splits,
        auto_merges = evaluation.auto_merges + found.auto_merges,
        auto_rebuckets = evaluation.auto_rebuckets + found.auto_rebuckets,
@@ -91,6 +96,9 @@ class Settled:
     load_known: bool
     stale_after_seconds: float
     wants_tiles: bool
+    settings_key: str
+    is_split_capped: bool = False
+    is_merge_capped: bool = False
     auto_splits: int = 0
     auto_merges: int = 0
     auto_rebuckets: int = 0
@@ -107,9 +115,13 @@ def mark(incarnation: int) -> None:
     _mark("topic_id = %s", [incarnation])
 
 
-def mark_of_operation(operation_id: str) -> None:
-    """Have the topic of an operation evaluated at once: the operation ended."""
-    _mark("topic_id = (SELECT topic_id FROM scalable_operation WHERE id = %s)", [operation_id])
+def mark_of_operation(operation_id: str, *, succeeded: bool) -> None:
+    """Have the topic of an operation that ended evaluated: at once, or in its rhythm if that changed nothing.
+
+    What failed at once would else be asked for again at once, as fast as it can fail.
+    """
+    due = _AT_ONCE if succeeded else _IN_ITS_RHYTHM
+    _mark("topic_id = (SELECT topic_id FROM scalable_operation WHERE id = %s)", [operation_id], due=due)
 
 
 def mark_loads(incarnations: Collection[int]) -> None:
@@ -128,10 +140,21 @@ def mark_namespace(namespace_id: int) -> None:
 
 
 def mark_where_load_turned(watermark_age_seconds: float, *, limit: int) -> None:
-    """Have topics evaluated at once whose loads became unknown, or known again, by the clock alone."""
+    """Have topics evaluated at once whose loads became unknown, or known again, by the clock alone.
+
+    Those whose evaluation failed wait until it is tried again: they stay as they were, and would be found
+    again each time.
+    """
     for turned in ("load_known AND stale_after_seconds < %s", "NOT load_known AND stale_after_seconds >= %s"):
-        condition = f"{turned} AND due_at > clock_timestamp()"
+        condition = f"{turned} AND failures = 0 AND due_at > clock_timestamp()"
         _mark(condition, [watermark_age_seconds], limit=f"LIMIT {limit}")
+
+
+def mark_where_settings_differ(settings_key: str, *, limit: int) -> None:
+    """Have topics evaluated in their rhythm whose last decision was made under other settings."""
+    differs = "(settings_key < %s OR settings_key > %s)"  # as two ranges of an index; NULL: never evaluated
+    condition = f"{differs} AND failures = 0 AND due_at > greatest(clock_timestamp(), not_before)"
+    _mark(condition, [settings_key, settings_key], due=_IN_ITS_RHYTHM, limit=f"LIMIT {limit}")
 
 
 def _mark(condition: str, parameters: list[Any], *, due: str = _AT_ONCE, limit: str = "") -> None:
@@ -139,10 +162,10 @@ def _mark(condition: str, parameters: list[Any], *, due: str = _AT_ONCE, limit: 
         cursor.execute(_MARK.format(condition=condition, due=due, limit=limit), parameters)
 
 
-def due(*, limit: int) -> list[int]:
-    """Give topics whose time has come, the longest overdue first."""
-    rows = EvaluationRow.objects.filter(due_at__lte=ClockTimestamp()).order_by("due_at")
-    return list(rows.values_list("topic_id", flat=True)[:limit])
+def due(*, limit: int, besides: Collection[int] = ()) -> list[int]:
+    """Give topics whose time has come, the longest overdue first, without some."""
+    rows = EvaluationRow.objects.filter(due_at__lte=ClockTimestamp()).exclude(topic_id__in=besides)
+    return list(rows.order_by("due_at").values_list("topic_id", flat=True)[:limit])
 
 
 def due_now(incarnation: int) -> bool:
@@ -159,10 +182,16 @@ def overdue_seconds() -> float:
 # An evaluation's beginning and end.
 
 
-def begin(incarnations: Collection[int]) -> Mapping[int, Begun]:
+def read_marks(incarnations: Collection[int]) -> Mapping[int, int]:
     """Read the marks of topics, before anything else that their evaluation reads."""
     rows = EvaluationRow.objects.filter(topic_id__in=incarnations)
-    return {row[0]: Begun(*row[1:]) for row in rows.values_list("topic_id", "marks", "decision_key")}
+    return dict(rows.values_list("topic_id", "marks"))
+
+
+def begin(marks: Mapping[int, int]) -> Mapping[int, Begun]:
+    """Add to the marks what the last evaluations said; the caller holds the topics' locks."""
+    rows = EvaluationRow.objects.filter(topic_id__in=marks)
+    return {key: Begun(marks[key], said) for key, said in rows.values_list("topic_id", "decision_key")}
 
 
 def settle(evaluated: Iterable[Settled]) -> None:

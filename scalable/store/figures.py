@@ -2,12 +2,14 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from django.db import connection
 from django.db.models import Count, F
 
 from scalable.domain.names import TopicName
+from scalable.domain.operations import OperationKind, Outcome
 from scalable.domain.segment import SegmentState
 from scalable.models import Operation, Segment, SegmentLoad, Topic
 from scalable.store.clock import database_now
@@ -18,11 +20,8 @@ SELECT
     (SELECT count(*) FROM scalable_topic),
     (SELECT coalesce(sum(active_segments), 0) FROM scalable_topic),
     (SELECT coalesce(sum(sealed_segments), 0) FROM scalable_topic),
-    (SELECT count(*) FROM scalable_prunedsegment),
     (SELECT count(*) FROM scalable_consumerregistration),
-    (SELECT coalesce(sum(assignment_generation), 0) FROM scalable_subscription),
     (SELECT count(*) FROM scalable_assignment WHERE owner IS NOT NULL),
-    (SELECT coalesce(sum(term - 1) FILTER (WHERE term > 0), 0) FROM scalable_controllerlease),
     (SELECT extract(epoch FROM clock_timestamp() - min(created_at)) FROM scalable_operation
       WHERE outcome IS NULL),
     (SELECT extract(epoch FROM clock_timestamp() - max(watermark)) FROM scalable_loadwatermark),
@@ -31,7 +30,25 @@ SELECT
     (SELECT count(*) FROM scalable_evaluation WHERE load_known = false),
     (SELECT count(*) FROM scalable_evaluation WHERE failures > 0)
 """
-_COUNTED = f"SELECT {', '.join(f'coalesce(sum({name}), 0)' for name in COUNTERS)} FROM scalable_evaluation"
+# One statement, so that what goes meanwhile is counted once: as a row, or in what rows that are gone counted.
+_COUNTED = """
+SELECT name, sum(count) FROM (
+    SELECT 'flaps' AS name, coalesce(sum(flaps), 0) AS count FROM scalable_evaluation
+    UNION ALL
+    SELECT 'seals', coalesce(sum(sealed_segments), 0) FROM scalable_topic
+    UNION ALL
+    SELECT 'seals', count(*) FROM scalable_prunedsegment
+    UNION ALL
+    SELECT 'assignment_changes', coalesce(sum(assignment_generation), 0) FROM scalable_subscription
+    UNION ALL
+    SELECT 'failovers', coalesce(sum(greatest(term - 1, 0)), 0) FROM scalable_controllerlease
+    UNION ALL
+    SELECT 'operations.' || kind || '.' || outcome, count(*) FROM scalable_operation
+     WHERE outcome IS NOT NULL GROUP BY kind, outcome
+    UNION ALL
+    SELECT name, count FROM scalable_retiredcount
+) AS told GROUP BY name
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +58,8 @@ class Totals:
     topics: int
     active_segments: int
     sealed_segments: int
-    pruned_segments: int
     consumers: int
-    assignment_changes: int
     assignments: int
-    failovers: int
     oldest_operation_seconds: float | None
     watermark_age_seconds: float | None
     overdue_seconds: float | None
@@ -62,6 +76,19 @@ class TopicFigures:
     active_segments: int
     evaluated_seconds_ago: float | None
     counted: Mapping[str, int]
+    is_split_capped: bool
+    is_merge_capped: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What only rises, of what exists and of what is gone; operations by kind and outcome."""
+
+    flaps: int
+    seals: int
+    assignment_changes: int
+    failovers: int
+    operations: Mapping[tuple[str, str], int]
 
 
 def totals() -> Totals:
@@ -69,21 +96,32 @@ def totals() -> Totals:
     with connection.cursor() as cursor:
         cursor.execute(_TOTALS)
         row: tuple[Any, ...] = cursor.fetchone()
-    ages = [None if value is None else float(value) for value in row[8:11]]
-    return Totals(*(int(value) for value in row[:8]), *ages, *row[11:])
+    ages = [None if value is None else float(value) for value in row[5:8]]
+    return Totals(*(int(value) for value in row[:5]), *ages, *row[8:])
 
 
-def counted() -> dict[str, int]:
-    """Sum up what the autoscaler has counted of all topics."""
+def counted() -> Counted:
+    """Sum up what only rises; each kind of operation and outcome has its number, 0 before the first."""
     with connection.cursor() as cursor:
         cursor.execute(_COUNTED)
-        return dict(zip(COUNTERS, map(int, cursor.fetchone()), strict=True))
+        told = {name: int(count) for name, count in cursor.fetchall()}
+    ended = {
+        (kind.value, outcome.value): told.get(f"operations.{kind.value}.{outcome.value}", 0)
+        for kind, outcome in product(OperationKind, Outcome)
+    }
+    return Counted(
+        flaps=told["flaps"],
+        seals=told["seals"],
+        assignment_changes=told["assignment_changes"],
+        failovers=told["failovers"],
+        operations=ended,
+    )
 
 
-def operations() -> dict[tuple[str, str], int]:
-    """Count operations by kind and outcome, RUNNING for those that go on."""
-    rows = Operation.objects.values_list("kind", "outcome").annotate(count=Count("pk"))
-    return {(kind, outcome or "RUNNING"): count for kind, outcome, count in rows}
+def running_operations() -> dict[str, int]:
+    """Count unfinished operations by kind."""
+    rows = Operation.objects.filter(outcome=None).values_list("kind").annotate(count=Count("pk"))
+    return {kind.value: 0 for kind in OperationKind} | dict(rows)
 
 
 def topics(*, limit: int) -> list[TopicFigures]:
@@ -97,6 +135,8 @@ def topics(*, limit: int) -> list[TopicFigures]:
             row.active_segments,
             (now - row.evaluation.evaluated_at).total_seconds() if row.evaluation.evaluated_at else None,
             {name: getattr(row.evaluation, name) for name in COUNTERS},
+            row.evaluation.is_split_capped,
+            row.evaluation.is_merge_capped,
         )
         for row in rows.order_by("-msg_rate_in", "pk")[:limit]
     ]

@@ -213,13 +213,13 @@ def succeed(lease: OperationLease, operation: OperationView) -> None:
         timings=dict(operation.timings),
         **_ending(Outcome.SUCCEEDED, None),
     )
-    _give_up_claims(lease.operation_id)
+    _give_up_claims(lease.operation_id, succeeded=True)
 
 
 def fail(lease: OperationLease, error: Mapping[str, Any]) -> None:
     """Record that a driven operation failed, and give up its claims; raises LeaseLost."""
     _write(lease, **_ending(Outcome.FAILED, error))
-    _give_up_claims(lease.operation_id)
+    _give_up_claims(lease.operation_id, succeeded=False)
 
 
 def abort(operation_id: str) -> None:
@@ -227,13 +227,13 @@ def abort(operation_id: str) -> None:
     row = OperationRow.objects.filter(pk=operation_id)
     token = row.values_list("lease_token", flat=True).get()
     row.update(lease_token=token + 1, **_ending(Outcome.ABORTED, None))
-    _give_up_claims(operation_id)
+    _give_up_claims(operation_id, succeeded=False)
 
 
-def _give_up_claims(operation_id: str) -> None:
+def _give_up_claims(operation_id: str, *, succeeded: bool) -> None:
     """Free an ended operation's segments; what the autoscaler held back for it, it looks at again."""
     OperationClaim.objects.filter(operation_id=operation_id).delete()
-    evaluations.mark_of_operation(operation_id)
+    evaluations.mark_of_operation(operation_id, succeeded=succeeded)
 
 
 def postpone(lease: OperationLease, *, error: Mapping[str, Any], seconds: float) -> None:

@@ -11,6 +11,7 @@ from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.port import ReadResult, SegmentKey, SegmentPort
 from scalable.segments.registry import EXTERNAL_ALIAS
 from scalable.segments.schema import SQL, install_schema, remove_schema
+from tests.locks import until_somebody_waits_for_a_lock
 from tests.segments.samples import batch, fresh_key, in_threads, new_store, sequences
 from tests.segments.suite import SegmentSuite
 
@@ -25,19 +26,6 @@ class TestSecondDatabase(SegmentSuite):
     @pytest.fixture
     def port(self, external_port: EmbeddedSegments) -> SegmentPort:
         return external_port
-
-
-def _until_somebody_waits_for_a_lock(database: str) -> None:
-    """Return once a statement of the database is held up by another transaction."""
-    query = """SELECT count(*) FROM pg_stat_activity
-               WHERE datname = current_database() AND wait_event_type = 'Lock'"""
-    for _ in range(10_000):
-        with connections[database].cursor() as cursor:
-            cursor.execute("SELECT pg_stat_clear_snapshot()")  # else a transaction sees what it saw first
-            cursor.execute(query)
-            if cursor.fetchone()[0]:
-                return
-    raise AssertionError("nobody waits")
 
 
 def test_effects_join_the_callers_transaction(embedded_port: EmbeddedSegments) -> None:
@@ -91,7 +79,7 @@ def test_nothing_is_read_past_an_append_that_is_not_settled(
 
     def reader() -> ReadResult:
         stored.wait(20)
-        _until_somebody_waits_for_a_lock("default")
+        until_somebody_waits_for_a_lock("default")
         page = embedded_port.read(key, offset=0, max_bytes=1, max_batches=9)
         release.set()
         return page
@@ -123,7 +111,7 @@ def test_a_seal_counts_the_append_that_it_waited_for(embedded_port: EmbeddedSegm
         with transaction.atomic():
             embedded_port.append(key, [batch(0, 3)], producer="p")
             appended.set()
-            _until_somebody_waits_for_a_lock("default")
+            until_somebody_waits_for_a_lock("default")
         return 0
 
     def sealer() -> int:
@@ -143,7 +131,7 @@ def test_an_acknowledgement_waits_for_a_new_owner_and_is_refused(embedded_port: 
         with transaction.atomic():
             embedded_port.own(key, subscription="s", generation=1)
             owned.set()
-            _until_somebody_waits_for_a_lock("default")
+            until_somebody_waits_for_a_lock("default")
 
     def former_owner() -> None:
         owned.wait(20)
@@ -164,7 +152,7 @@ def test_an_acknowledgement_counts_the_one_that_it_waited_for(embedded_port: Emb
         with transaction.atomic():
             state = embedded_port.acknowledge(key, subscription="s", generation=0, position=7)
             acknowledged.set()
-            _until_somebody_waits_for_a_lock("default")
+            until_somebody_waits_for_a_lock("default")
         return state.position
 
     def second() -> int:
@@ -187,7 +175,7 @@ def test_what_a_deletion_waited_for_leaves_no_row(embedded_port: EmbeddedSegment
             _claim(embedded_port, key)
             embedded_port.acknowledge_ranges(key, subscription="s", generation=None, ranges=[(1, 2)])
             claimed.set()
-            _until_somebody_waits_for_a_lock("default")
+            until_somebody_waits_for_a_lock("default")
 
     def deleter() -> None:
         claimed.wait(20)

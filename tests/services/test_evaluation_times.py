@@ -114,6 +114,10 @@ def test_the_end_of_an_operation_frees_the_guard_and_has_the_topic_looked_at(end
         lease = operation_rows.take_lease(manual.operation_id, runner="test", seconds=60)
         assert lease is not None
         operation_rows.fail(lease, {"code": "internal"})
+    if end != "success":
+        assert evaluate_due_topics() == [], "nothing changed: its interval comes first"
+        assert due_in_seconds(topic) <= 60
+        let_time_come(topic)
     assert evaluate_due_topics() == [topic.incarnation]
     assert operations(topic)[0] == ("autoscaler", "msgRateIn", (0,))
 
