@@ -2,8 +2,11 @@
 
 import logging
 import os
+import signal
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -45,11 +48,23 @@ def make_session(
     builder = SparkSession.builder.appName(name).master(master)
     for setting, value in settings.items():
         builder = builder.config(setting, value)
-    session = builder.getOrCreate()
+    with _own_interrupts():
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")  # jobs tell why they fail themselves, in fewer lines
     logging.getLogger("py4j").setLevel(logging.WARNING)
     session.dataSource.register(ScalableTopicSource)
     return session
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Keep what the process does at SIGINT: PySpark puts a handler of its own there when a context begins."""
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if kept is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, kept)
 
 
 def _prepare_environment(master: str) -> None:

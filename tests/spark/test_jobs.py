@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -141,6 +144,51 @@ def test_a_job_that_is_cancelled_ends_on_the_cluster(
     assert job["tasks"]["done"] < job["tasks"]["total"]
     assert not psutil.pid_exists(pid)
     wait_for(lambda: not cluster.status()["activeapps"], "the cluster to be free")
+
+
+def test_no_more_is_done_than_there_is_when_an_executor_is_lost(
+    java: dict[str, str], cluster: Cluster, tmp_path: Path
+) -> None:
+    """Spark does again what the executor had kept for others, and counts it twice."""
+    driver = subprocess.run(
+        [sys.executable, "-m", "tests.spark.losing", cluster.master, str(tmp_path)],
+        env={**os.environ, **java},
+        stdout=subprocess.PIPE,
+        check=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    told = json.loads(driver.stdout)
+    assert any(done > tasks for done, tasks in told["spark"]), told
+    for counted in told["counts"].values():
+        assert counted["done"] == counted["total"] > 0, told
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_job_that_is_told_to_end_says_so(
+    java: dict[str, str], tmp_path: Path, number: signal.Signals
+) -> None:
+    """Spark has a handler of its own for what a terminal sends; the job's comes before it."""
+    write_endless_history(tmp_path)
+    data = tmp_path / "spark"
+    job = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "spark.policy_replay", "--day", str(DAY), "--master", "local[1]"),
+            *("--history", str(data / "load-report" / "history"), "--directory", str(data / "jobs")),
+            *("--output", str(data / "out")),
+        ],
+        env={**os.environ, **java},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    status = data / "jobs" / "policy_replay.json"
+    wait_for(
+        lambda: status.exists() and json.loads(status.read_text())["state"] == "RUNNING",
+        "the job to run",
+        seconds=PATIENCE_SECONDS,
+    )
+    job.send_signal(number)
+    _, said = job.communicate(timeout=PATIENCE_SECONDS)
+    assert (job.returncode, json.loads(status.read_text())["state"]) == (143, "CANCELLED"), said
 
 
 def test_a_job_ends_with_its_worker_and_is_done_again_by_another(
