@@ -9,6 +9,7 @@ policy's options let a pass take several actions at once, on disjoint segments; 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
@@ -18,6 +19,7 @@ from scalable.domain.autoscale_splits import consumer_margin, consumer_wishes, l
 from scalable.domain.autoscale_view import Snapshot, View, ids_of
 from scalable.domain.decision import (
     ALL_RULES,
+    KINDS,
     LOAD_RULES,
     STEADY,
     Action,
@@ -43,7 +45,8 @@ def decide(snapshot: Snapshot, now_ms: int) -> Decision:
         return _held(view, Guard(GuardCode.POLICY_INVALID, ALL_RULES, detail="; ".join(broken)))
     topic_guards = tuple(_topic_guards(view))
     held: list[Wish] = []
-    for wishes in _passes(view):
+    for wanted in _passes(view):
+        wishes = [_held_back(view, wish) for wish in wanted]
         firing = [wish for wish in wishes if wish.action and not topic_guards and not wish.guards]
         if firing:
             return _fired(view, _within_bounds(view, firing))
@@ -73,6 +76,16 @@ def _want_room_alone(wishes: list[Wish]) -> bool:
     """Tell whether splits are wanted that nothing but the cap of segments holds back."""
     codes = {guard.code for guard in _guards(wishes)}
     return codes == {GuardCode.MAX_SEGMENTS} and all(wish.action for wish in wishes)
+
+
+def _held_back(view: View, wish: Wish) -> Wish:
+    """Hold a wish back that came to nothing lately, so that the next one has its turn."""
+    if wish.action is None:
+        return wish
+    told = {guard.code for guard in wish.guards}
+    kind, ids = KINDS[type(wish.action)], wish.action.segment_ids
+    more = [guard for guard in view.setback_guards(wish.rule, kind, ids) if guard.code not in told]
+    return replace(wish, guards=(*wish.guards, *more)) if more else wish
 
 
 def _guards(wishes: list[Wish]) -> Iterator[Guard]:

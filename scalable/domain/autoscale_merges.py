@@ -7,7 +7,7 @@ from itertools import groupby, pairwise
 
 from scalable.domain.autoscale_isolation import would_be_isolated
 from scalable.domain.autoscale_view import View, added, ids_of, metric_name, milliseconds, ratio
-from scalable.domain.decision import COLD_RULE, Guard, GuardCode, Margin, Merge, Wish
+from scalable.domain.decision import COLD_RULE, KINDS, Guard, GuardCode, Margin, Merge, Wish
 from scalable.domain.layout import Segment
 
 Run = tuple[Segment, ...]
@@ -193,6 +193,7 @@ def _topic_guards(view: View) -> Iterator[Guard]:
 def _guards(view: View, segment: Segment) -> Iterator[Guard]:
     """Give what holds a segment's own merges back."""
     policy, ids = view.policy, (segment.segment_id,)
+    yield from view.setback_guards(COLD_RULE, KINDS[Merge], ids)
     modified_ms = view.records[segment.segment_id].modified_at_ms
     yield from _since(view, GuardCode.MERGE_WINDOW, ids, modified_ms, policy.merge_window_seconds)
     created_ms = segment.created_at_ms

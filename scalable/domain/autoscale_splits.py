@@ -10,7 +10,7 @@ from math import ceil
 from scalable.domain.autoscale_cuts import balanced_cuts, even_cuts
 from scalable.domain.autoscale_isolation import isolating_wishes
 from scalable.domain.autoscale_view import View, ids_of, metric_name, ratio
-from scalable.domain.decision import CONSUMER_RULE, Guard, GuardCode, Margin, Split, Wish
+from scalable.domain.decision import CONSUMER_RULE, KINDS, Guard, GuardCode, Margin, Split, Wish
 from scalable.domain.layout import Segment
 
 
@@ -20,9 +20,10 @@ def consumer_wishes(view: View) -> list[Wish]:
     if margin is None or margin.current <= margin.threshold:
         return []
 
-    def busiest_first(segment: Segment) -> tuple[float, int]:
-        record = view.records.get(segment.segment_id)
-        return -record.rates.msg_rate_in if record else 0.0, segment.segment_id
+    def busiest_first(segment: Segment) -> tuple[bool, float, int]:
+        record, key = view.records.get(segment.segment_id), segment.segment_id
+        in_vain = any(view.setback_guards(CONSUMER_RULE, KINDS[Split], (key,)))
+        return in_vain, -record.rates.msg_rate_in if record else 0.0, key
 
     missing = int(margin.current - margin.threshold)
     wanted: list[tuple[Segment, int, Margin]] = []

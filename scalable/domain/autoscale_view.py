@@ -12,6 +12,7 @@ from scalable.domain.decision import Guard, GuardCode
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.load import METRICS, LoadRecord, SegmentRates, Trend
 from scalable.domain.policy import AutoScalePolicy
+from scalable.domain.setbacks import Setbacks
 
 Rates = tuple[float, ...]
 """One number for each of METRICS, in their order."""
@@ -44,6 +45,7 @@ class Snapshot:
     trends: Mapping[int, Trend] = field(default_factory=dict)
     peaks: Mapping[int, SegmentRates] = field(default_factory=dict)
     max_buckets: int = buckets.MAX_PER_SEGMENT
+    setbacks: Setbacks = field(default_factory=dict)
 
 
 class View:
@@ -136,6 +138,14 @@ class View:
         until_ms = last_ms + milliseconds(seconds)
         if self.now_ms < until_ms:
             yield Guard(code, rule, (), (self.now_ms - last_ms) / 1000, seconds, until_ms)
+
+    def setback_guards(self, rule: str, kind: str, segment_ids: Iterable[int]) -> Iterator[Guard]:
+        """Yield a guard for each segment on which an operation of this kind came to nothing lately."""
+        for segment_id in segment_ids:
+            setback = self.snapshot.setbacks.get((kind, segment_id))
+            guard = setback.guard(rule, segment_id, self.now_ms) if setback else None
+            if guard:
+                yield guard
 
 
 def milliseconds(seconds: float) -> int:

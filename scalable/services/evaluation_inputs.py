@@ -9,11 +9,12 @@ from django.conf import settings
 from scalable.domain.autoscale import Snapshot
 from scalable.domain.policy import AutoScalePolicy, bounded_seconds
 from scalable.domain.recent import Recent
+from scalable.domain.setbacks import Setbacks
 from scalable.services.loads import WATERMARK_WINDOWS, load_known
 from scalable.services.policies import UNREADABLE, resolve
 from scalable.services.recent_loads import recent_loads, wants_recent
 from scalable.store import decisions as store
-from scalable.store import loads
+from scalable.store import loads, operations
 from scalable.store.decisions import Consumers
 from scalable.store.topics import TopicView
 
@@ -50,6 +51,7 @@ class _Facts:
     consumers: Mapping[int, Consumers]
     in_flight: Mapping[int, int]
     recent: Mapping[int, Recent]
+    setbacks: Mapping[int, Setbacks]
 
 
 def _policies(topics: Collection[TopicView], complain: Complaint) -> dict[int, AutoScalePolicy]:
@@ -74,6 +76,7 @@ def _read_facts(topics: Sequence[TopicView], policies: Mapping[int, AutoScalePol
         consumers=store.consumers(keys),
         in_flight=store.operations_in_flight(keys),
         recent=recent_loads(topics, policies, by_topic, now_ms=now_ms),
+        setbacks=operations.setbacks(keys, actor=store.AUTOSCALER),
     )
 
 
@@ -101,6 +104,7 @@ def _inputs(topic: TopicView, policy: AutoScalePolicy, facts: _Facts, now_ms: in
         trends=recent.trends,
         peaks=recent.peaks,
         max_buckets=settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT,
+        setbacks=facts.setbacks.get(key, {}),
     )
     return Inputs(topic, snapshot, stale_after_seconds, wants_recent(policy))
 

@@ -17,6 +17,7 @@ from scalable.domain.errors import LeaseLost, OperationNotFound
 from scalable.domain.layout import ReshapePlan
 from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind, Outcome, Phase
+from scalable.domain.setbacks import REMEMBERED_SECONDS, Setback
 from scalable.models import Operation as OperationRow
 from scalable.models import OperationClaim
 from scalable.store import evaluations
@@ -104,6 +105,17 @@ WHERE id = (
 RETURNING lease_token
 """
 
+_SETBACKS = """
+SELECT operation.topic_id, operation.kind, parent.id::bigint,
+       (array_agg(operation.outcome ORDER BY operation.finished_at DESC))[1],
+       count(*), max(operation.finished_at)
+  FROM scalable_operation AS operation
+ CROSS JOIN LATERAL jsonb_array_elements_text(operation.plan -> 'parentIds') AS parent(id)
+ WHERE operation.topic_id = ANY(%s) AND operation.actor = %s AND operation.outcome IN ('FAILED', 'ABORTED')
+   AND operation.finished_at > clock_timestamp() - make_interval(secs => %s)
+ GROUP BY operation.topic_id, operation.kind, parent.id
+"""
+
 # Reading.
 
 
@@ -144,6 +156,17 @@ def claiming(incarnation: int, segment_ids: Collection[int]) -> dict[int, Operat
     keys = dict(claims.values_list("segment_id", "operation_id"))
     operations = {row.pk: _view(row) for row in _rows().filter(pk__in=set(keys.values()))}
     return {segment_id: operations[key] for segment_id, key in sorted(keys.items())}
+
+
+def setbacks(incarnations: Collection[int], *, actor: str) -> dict[int, dict[tuple[str, int], Setback]]:
+    """Give what an actor asked for in vain of late, by topic, by kind and segment."""
+    found: dict[int, dict[tuple[str, int], Setback]] = {}
+    with connection.cursor() as cursor:
+        cursor.execute(_SETBACKS, [list(incarnations), actor, REMEMBERED_SECONDS])
+        for topic_id, kind, segment_id, outcome, count, at in cursor.fetchall():
+            setback = Setback(Outcome(outcome), count, milliseconds(at))
+            found.setdefault(topic_id, {})[kind, segment_id] = setback
+    return found
 
 
 def waiting_for_a_runner(*, idle_seconds: float, limit: int) -> list[str]:
