@@ -41,6 +41,7 @@ ADDRESSES_AND_NAMES = {
     "--ssl-keyfile",
 }
 START_SECONDS = 120
+SPARK_SECONDS = 300
 
 
 def without_places(words: list[str]) -> list[str]:
@@ -311,6 +312,9 @@ def test_the_load_report_of_the_page_reports_and_is_told_no_server(installation:
     reporter = installation.start("load-report")
     with Admin(installation.url(1), installation.token("admin")) as admin:
         admin.create_topic(TOPIC)
+        # A micro-batch that is done has reported; nodes keep figures for a while before they read them again.
+        done = installation.data / "spark" / "load-report" / "status.json"
+        wait_until(done.exists, seconds=SPARK_SECONDS)
         seen = partial(metric, admin, "scalable_load_pipeline_seen")
         wait_until(lambda: seen() == 1, seconds=START_SECONDS)
     known = psutil.Process(reporter.pid).environ()
