@@ -54,6 +54,8 @@ COLUMNS: Mapping[str, frozenset[str]] = {
     PART: frozenset({"struct<part:int,parts:int>"}),
 }
 ROWS_PER_CHUNK = 10_000
+ROWS_PER_LOOK = 100
+"""A timer costs as much as a row."""
 _PROPERTIES_TEXT = " properties"
 _QUERY = "sql.streaming.queryId"
 _EPOCH = "streaming.sql.batchId"
@@ -191,19 +193,23 @@ def _place(table: pa.Table, epoch: int, partition_id: int) -> Place:
 async def _send(options: SinkOptions, name: str, place: Place, table: pa.Table) -> int:
     """Send all rows; raises what made one of them impossible, as MessageTooLarge, TopicDeleted, TimeoutError.
 
-    The patience is that with the start, with room for each row, and with the end of what is under way.
+    The patience is that with the start, with room for the next rows, and with the end of what is under way.
     """
     failures: list[BaseException] = []
-    async with _opened(options, name) as producer:
+    now = asyncio.get_running_loop().time
+    async with _opened(options, name) as producer, asyncio.timeout(options.timeout_seconds) as patience:
         if place.parts:
             place.require_after(producer.last_sequence)
-        for sequence, row in enumerate(_in_order(table, options.order), start=place.first_sequence):
-            async with asyncio.timeout(options.timeout_seconds):
-                sent = await producer.submit(*_message(row), **_options(row), sequence=sequence)
+        for number, row in enumerate(_in_order(table, options.order)):
+            if number % ROWS_PER_LOOK == 0:
+                patience.reschedule(now() + options.timeout_seconds)
+            sequence = place.first_sequence + number
+            sent = await producer.submit(*_message(row), **_options(row), sequence=sequence)
             sent.add_done_callback(lambda done: _note(done, failures))
             if failures:
                 break
-        await producer.flush(options.timeout_seconds)
+        patience.reschedule(now() + options.timeout_seconds)
+        await producer.flush()
     if failures:
         raise failures[0]
     return len(table)
