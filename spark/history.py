@@ -1,7 +1,8 @@
 """The history of loads: a row for each minute of a segment, in Parquet files by day (UTC).
 
-The load report writes it, batch jobs read it. The same minute may stand in it twice (a job that began anew, a
-compaction that was cut off); readers take the row that was observed for longest.
+The load report writes it, batch jobs read it. The same minute may stand in it twice (samples that came late,
+a job that began anew, a compaction that was cut off); readers take the row that was observed for longest, and
+of two such rows the one with more messages.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
+from scalable.domain.errors import ScalableError
 from scalable.domain.names import TopicName
 from spark.rest import NodeClient, NodeRefused, NodeUnavailable
 
@@ -29,7 +31,12 @@ logger = logging.getLogger("spark.history")
 
 KEPT_DAYS = 30
 LAYOUT_AGE_MS = 600_000
-"""A topic's layout is asked for again after this long, and when a segment is not in it."""
+"""A topic's layout is asked for again after this long, and when a segment is not in it.
+
+It says nothing of the number of segments in minutes that lie further back.
+"""
+LAYOUT_KEPT_MS = 3_600_000
+"""How long the layout of a topic is kept that has no minutes any more."""
 LAYOUTS_PER_STEP = 50
 _DAY = re.compile(r"day=(\d{4}-\d{2}-\d{2})")
 _RATES = ("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut")
@@ -69,6 +76,7 @@ class _Layout:
     incarnation: int
     ranges: dict[int, tuple[int, int]]
     active: int
+    used_ms: int = 0
 
     def tells(self, row: Row, now_ms: int) -> bool:
         """Tell whether it is fresh and has the row's segment."""
@@ -85,12 +93,23 @@ class Layouts:
     asked: int = 0
 
     def columns(self, row: Row, now_ms: int) -> dict[str, int | None]:
-        """Give the range of a row's segment and the number of active ones; None where they are not known."""
+        """Give the range of a row's segment and the number of active ones; None where they are not known.
+
+        A range stays what it is; how many were active is known of the last minutes alone.
+        """
         layout = self._layout(row, now_ms)
         if layout is None or layout.incarnation != row["incarnation"]:
             return {"hash_start": None, "hash_end": None, "active_segments": None}
+        layout.used_ms = now_ms
         start, end = layout.ranges.get(row["segmentId"], (None, None))
-        return {"hash_start": start, "hash_end": end, "active_segments": layout.active}
+        active = layout.active if now_ms - row["minuteMs"] <= LAYOUT_AGE_MS else None
+        return {"hash_start": start, "hash_end": end, "active_segments": active}
+
+    def begin_step(self, now_ms: int) -> None:
+        """Allow the requests of a step, and let layouts go that were long not asked for."""
+        self.asked = 0
+        oldest_ms = now_ms - LAYOUT_KEPT_MS
+        self.known = {topic: layout for topic, layout in self.known.items() if layout.used_ms >= oldest_ms}
 
     def _layout(self, row: Row, now_ms: int) -> _Layout | None:
         topic = row["topic"]
@@ -110,7 +129,7 @@ class Layouts:
     def _ask(self, topic: str, now_ms: int) -> _Layout | None:
         try:
             body = self.node.layout(TopicName.parse(topic))
-        except (NodeRefused, NodeUnavailable) as error:
+        except (NodeRefused, NodeUnavailable, ScalableError) as error:
             logger.info("the layout of %s is not known: %s", topic, error)
             return None
         segments = {int(segment_id): segment for segment_id, segment in body["segments"].items()}
@@ -119,7 +138,7 @@ class Layouts:
             for segment_id, segment in segments.items()
         }
         active = sum(segment["state"] == "ACTIVE" for segment in segments.values())
-        return _Layout(now_ms, body["incarnation"], ranges, active)
+        return _Layout(now_ms, body["incarnation"], ranges, active, used_ms=now_ms)
 
 
 class History:
@@ -133,7 +152,7 @@ class History:
 
     def write(self, minutes: Sequence[Row], *, now_ms: int) -> None:
         """Write the rows of a step, one file a day; the same rows written again replace their file."""
-        self._layouts.asked = 0
+        self._layouts.begin_step(now_ms)
         for day, rows in groupby(sorted(minutes, key=_place), key=lambda row: _day(row["minuteMs"])):
             measured = list(rows)
             complete = [_complete(row, self._layouts.columns(row, now_ms)) for row in measured]
@@ -189,9 +208,10 @@ def in_namespace(rows: DataFrame, namespace: str) -> DataFrame:
 
 
 def once(rows: DataFrame) -> DataFrame:
-    """Of several rows of a segment's minute keep the one that was observed for longest."""
+    """Of several rows of a segment's minute keep the one that was observed for longest, then the fullest."""
     keys = ("incarnation", "segment_id", "minute_ms")
-    best = rows.groupBy(*keys).agg(sf.max_by(sf.struct(*rows.columns), "observed_ms").alias("row"))
+    rank = sf.struct("observed_ms", "msg_rate_in", "msg_rate_out")
+    best = rows.groupBy(*keys).agg(sf.max_by(sf.struct(*rows.columns), rank).alias("row"))
     return best.select("row.*")
 
 

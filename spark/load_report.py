@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from scalable.domain.broker_settings import CHANGE_THRESHOLD, change_threshold
+from scalable.domain.errors import ScalableError
 from scalable.domain.load import DEFAULT_CHANGE_THRESHOLD
 from scalable.domain.names import TopicName
 from spark.history import KEPT_DAYS, History, Layouts
@@ -31,13 +33,17 @@ from spark.options import FORMAT
 from spark.rest import NodeClient, NodeRefused, NodeUnavailable
 from spark.samples import SAMPLES_TOPIC, sample_rows
 from spark.session import make_session
-from spark.state import LoadState, LoadUpdate, decode_state, encode_state
+from spark.state import MESSAGE_KEY, LoadState, LoadUpdate, Row, decode_state, encode_state
 from spark.state_files import StateFiles
 
 logger = logging.getLogger("spark.load_report")
 
 LOADS_PER_REQUEST = 1_000
 TILES_PER_REQUEST = 500
+MAX_MESSAGES = 100
+"""Of a micro-batch: 80,000 samples at most, some 80 MB, also when a backlog of hours waits."""
+ROWS_AT_ONCE = 1_000
+"""That become objects of Python, which are ten times as large as in Arrow."""
 STOP_POLL_SECONDS = 0.5
 STOP_SECONDS = 3.0
 _SUMMARY = "Turn load samples into load reports and tiles, until stopped."
@@ -58,7 +64,7 @@ class ReportOptions:
     topic: str = SAMPLES_TOPIC
     reporter: str = "spark"
     trigger_ms: int = 500
-    max_messages: int = 10_000
+    max_messages: int = MAX_MESSAGES
     """Of one micro-batch and segment of the samples' topic."""
     history: str = ""
     """A path or URI; empty for none."""
@@ -99,7 +105,7 @@ class LoadReport:
         """
         started = time.monotonic()
         state = self._state_before(batch_id)
-        rows = samples.toArrow().to_pylist()
+        rows = rows_in_order(samples.toArrow())
         now_ms = time.time_ns() // 1_000_000
         update = state.step(rows, now_ms=now_ms, change_threshold=self._change_threshold)
         self._send(update)
@@ -128,12 +134,12 @@ class LoadReport:
             self._node.post("/admin/v2/scalable-load/tiles", {"tiles": tiles})
 
     def _keep(self, update: LoadUpdate) -> None:
-        """Write the history; a disk that is full must not hold up the autoscaler."""
+        """Write the history; a disk that is full or a row that is odd must not hold up the autoscaler."""
         if self._history is None:
             return
         try:
             self._history.write(update.minutes, now_ms=time.time_ns() // 1_000_000)
-        except OSError as error:
+        except (OSError, OverflowError, pa.ArrowException, ScalableError) as error:
             logger.warning("%d minutes are missing in the history: %s", len(update.minutes), error)
 
     def _tell(self, update: LoadUpdate, batch_id: int, milliseconds: int) -> None:
@@ -145,6 +151,10 @@ class LoadReport:
             "samples": update.samples,
             "repeats": update.repeats,
             "unreadable": update.unreadable,
+            "broken": update.broken,
+            "missing": update.missing,
+            "late": update.late,
+            "ahead": update.ahead,
             "loads": len(update.loads),
             "tiles": len(update.tiles),
             "milliseconds": milliseconds,
@@ -153,7 +163,10 @@ class LoadReport:
         partial = self._status.with_suffix(".partial")
         partial.write_text(json.dumps(status))
         partial.replace(self._status)
-        if update.loads or update.unreadable or update.repeats:
+        if update.ahead:
+            logger.warning("loads stand still: the clock is ahead on the nodes %s", ", ".join(update.ahead))
+        odd = update.unreadable, update.broken, update.missing, update.late, update.repeats
+        if update.loads or any(odd):
             logger.info("%s", " ".join(f"{name}={value}" for name, value in status.items()))
 
 
@@ -261,6 +274,13 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def rows_in_order(table: pa.Table) -> Iterator[Row]:
+    """Give the sample rows as `LoadState.step` wants them, few at once."""
+    ordered = table.sort_by([(name, "ascending") for name in MESSAGE_KEY])
+    for batch in ordered.to_batches(max_chunksize=ROWS_AT_ONCE):
+        yield from batch.to_pylist()
+
+
 def _chunks(entries: Sequence[_Entry], size: int) -> Iterator[Sequence[_Entry]]:
     for start in range(0, len(entries), size):
         yield entries[start : start + size]
@@ -281,7 +301,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
     add("--topic", default=SAMPLES_TOPIC, help="where the samples are")
     add("--reporter", default="spark", help="the name under which the watermark is kept")
     add("--trigger-ms", type=int, default=500, help="shortest time between two micro-batches")
-    add("--max-messages", type=int, default=10_000, help="of one micro-batch and segment")
+    add("--max-messages", type=int, default=MAX_MESSAGES, help="of one micro-batch and segment")
     add("--history", help="path or URI of the minutes' history; default: 'history' in the directory")
     add("--history-days", type=int, default=KEPT_DAYS, help="days that it is kept for; 0: no history")
     threshold = change_threshold(environment)

@@ -1,7 +1,8 @@
 """The recent samples of one segment, and what follows from them alone: rates at a moment, tiles of a minute.
 
 Nothing is accumulated: each answer is computed anew from the samples that are kept, so that a repeated step
-gives the same answer and no message can count twice.
+gives the same answer and no message can count twice. A series is complete up to a multiple of its topic's
+interval, for this is when nodes tell what they counted; what came after it is told with the next one.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Series(msgspec.Struct, kw_only=True):
-    """A segment's recent samples of all nodes; `born_ms` is the start of the first one ever seen."""
+    """A segment's recent samples of all nodes; `born_ms` is the start of the first one ever seen.
+
+    It is complete up to `told_ms`. Minutes before `closed_ms` were told as ended, and those from `kept_ms` on
+    can be told anew: all their samples are there. `late` are the ended ones that more samples came for.
+    """
 
     topic: str
     incarnation: int
@@ -62,45 +67,74 @@ class Series(msgspec.Struct, kw_only=True):
     interval_ms: int
     samples: list[Sample] = []
     reported: SegmentRates | None = None
+    told_ms: int = 0
+    closed_ms: int = 0
+    kept_ms: int = 0
+    late: set[int] = set()
 
-    def add(self, sample: Sample, *, window_ms: int) -> None:
-        """Take in one sample; the latest window and interval rule."""
+    def add(self, sample: Sample, *, window_ms: int, interval_ms: int) -> bool:
+        """Take in one sample, and tell whether all its minutes can still be told.
+
+        The latest window and interval rule.
+        """
         self.samples.append(sample)
-        self.window_ms, self.interval_ms = window_ms, sample.end_ms - sample.start_ms
+        self.window_ms, self.interval_ms = window_ms, interval_ms
         self.born_ms = min(self.born_ms, sample.start_ms)
         self.seen_until_ms = max(self.seen_until_ms, sample.end_ms)
+        if sample.start_ms < self.closed_ms:
+            ended = (minute for minute in _minutes(sample) if self.kept_ms <= minute < self.closed_ms)
+            self.late.update(ended)
+        return sample.start_ms >= self.kept_ms
 
-    def forget(self, watermark_ms: int) -> None:
-        """Drop what neither the window nor the open minute at the watermark needs."""
-        horizon_ms = min(watermark_ms - self.window_ms, minute_of(watermark_ms))
-        self.samples = [sample for sample in self.samples if sample.end_ms > horizon_ms]
+    def advance(self, watermark_ms: int) -> None:
+        """Go on to the last end of an interval that nodes have told everything up to; never back."""
+        self.told_ms = max(self.told_ms, watermark_ms - watermark_ms % self.interval_ms)
 
-    def rates(self, watermark_ms: int) -> SegmentRates | None:
-        """Rates per second over the window that ends at the watermark, or over the segment's life if shorter.
+    def close(self) -> list[int]:
+        """Give the minutes with samples to tell as ended: each once, and again when more came for it."""
+        open_ms = minute_of(self.told_ms)
+        if open_ms == self.closed_ms and not self.late:
+            return []
+        ended = {minute for minute in self.minutes() if self.closed_ms <= minute < open_ms} | self.late
+        self.closed_ms, self.late = max(self.closed_ms, open_ms), set()
+        return sorted(ended)
+
+    def forget(self, heard_ms: int) -> None:
+        """Drop what neither the window nor a minute needs that is open, or that one may still tell of.
+
+        Nobody will tell of a time before `heard_ms`.
+        """
+        horizon_ms = minute_of(min(self.told_ms, heard_ms))
+        self.kept_ms = max(self.kept_ms, horizon_ms)
+        needed_ms = min(horizon_ms, self.told_ms - self.window_ms)
+        self.samples = [sample for sample in self.samples if sample.end_ms > needed_ms]
+
+    def rates(self) -> SegmentRates | None:
+        """Rates per second over the window that ends at `told_ms`, or over the segment's life if shorter.
 
         None while the segment was observed for less than half of its window: a moment is no rate.
         """
-        start_ms = max(watermark_ms - self.window_ms, self.born_ms)
-        span_ms = watermark_ms - start_ms
-        if span_ms < self.window_ms * KNOWN_AFTER:
+        start_ms = max(self.told_ms - self.window_ms, self.born_ms)
+        span_ms = self.told_ms - start_ms
+        if span_ms <= 0 or span_ms < self.window_ms * KNOWN_AFTER:
             return None
-        return self._mean_rates(start_ms, watermark_ms)
+        return self._mean_rates(start_ms, self.told_ms)
 
     def minute_rates(self, minute_ms: int) -> tuple[SegmentRates, int]:
         """Rates per second over an ended minute, and for how many ms of it the segment was observed.
 
         The rates are over that part of the minute.
         """
-        start_ms, end_ms = self._observed(minute_ms, minute_ms + MINUTE_MS)
+        start_ms, end_ms = self._observed(minute_ms)
         return self._mean_rates(start_ms, end_ms), end_ms - start_ms
 
-    def observed_ms(self, minute_ms: int, watermark_ms: int) -> int:
-        """Give for how long of a minute, up to the watermark, the segment was observed."""
-        start_ms, end_ms = self._observed(minute_ms, watermark_ms)
+    def observed_ms(self, minute_ms: int) -> int:
+        """Give for how long of a minute, as far as it is told, the segment was observed."""
+        start_ms, end_ms = self._observed(minute_ms)
         return end_ms - start_ms
 
-    def _observed(self, minute_ms: int, watermark_ms: int) -> tuple[int, int]:
-        return max(minute_ms, self.born_ms), min(minute_ms + MINUTE_MS, watermark_ms)
+    def _observed(self, minute_ms: int) -> tuple[int, int]:
+        return max(minute_ms, self.born_ms), min(minute_ms + MINUTE_MS, self.told_ms)
 
     def minute_keys(self, minute_ms: int) -> HotKeys:
         """Give the hot keys of the samples that ended in a minute."""
@@ -118,19 +152,15 @@ class Series(msgspec.Struct, kw_only=True):
 
     def minutes(self) -> set[int]:
         """The minutes that the samples touch."""
-        return {
-            minute
-            for sample in self.samples
-            for minute in range(minute_of(sample.start_ms), sample.end_ms, MINUTE_MS)
-        }
+        return {minute for sample in self.samples for minute in _minutes(sample)}
 
-    def tile(self, minute_ms: int, watermark_ms: int) -> Tile | None:
-        """Mean and largest rate per part of one minute, up to the watermark; None without samples.
+    def tile(self, minute_ms: int) -> Tile | None:
+        """Mean and largest rate per part of one minute, as far as it is told; None without samples.
 
         The mean is over the part of the minute in which the segment existed; the largest is that of one
         interval.
         """
-        start_ms, end_ms = self._observed(minute_ms, watermark_ms)
+        start_ms, end_ms = self._observed(minute_ms)
         inside = [sample for sample in self.samples if sample.overlap(start_ms, end_ms)]
         if not inside:
             return None
@@ -144,6 +174,10 @@ class Series(msgspec.Struct, kw_only=True):
 def minute_of(time_ms: int) -> int:
     """The start of the minute."""
     return time_ms - time_ms % MINUTE_MS
+
+
+def _minutes(sample: Sample) -> range:
+    return range(minute_of(sample.start_ms), sample.end_ms, MINUTE_MS)
 
 
 def _hot_keys(samples: Iterable[Sample]) -> HotKeys:

@@ -15,12 +15,14 @@ Span = tuple[int, int]
 
 @dataclass(slots=True)
 class SegmentCounts:
-    """Messages and bytes in and out of one segment; messages in also by 1/32 of its range.
+    """Messages and bytes in and out of one segment since a time; messages in also by 1/32 of its range.
 
     Exact where producers counted the parts. What came without is kept by the batch's span of hashes and
     spread evenly over it when the counts are taken.
     """
 
+    since_ms: int = 0
+    """When the first of them was counted."""
     messages_in: int = 0
     bytes_in: int = 0
     messages_out: int = 0

@@ -30,12 +30,17 @@ class KeyCounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What went through one segment in one interval; `parts` are the messages in by 1/32 of its range."""
+    """What went through one segment in the `interval_ms` that end with its message.
+
+    `every_ms` is the interval of the topic's policy, at whose multiples it is sampled. `parts` are the
+    messages in by 1/32 of the segment's range.
+    """
 
     topic: str
     incarnation: int
     segment_id: int
     interval_ms: int
+    every_ms: int
     window_ms: int
     msg_in: int
     bytes_in: int
@@ -46,11 +51,15 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_def
 
 
 class SampleMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All samples of a node for the interval that ends at `at_ms`, or a part of them."""
+    """All samples of a node for the interval that ends at `at_ms`, or a part of them.
+
+    The next message follows within `every_ms`, if the node is well.
+    """
 
     node: str
     sequence: int
     at_ms: int
+    every_ms: int
     complete: bool
     samples: Sequence[Sample]
 
@@ -65,13 +74,14 @@ class SampleFeed:
         self._publishing = asyncio.Lock()
         self._failing = False
 
-    def add(self, samples: Sequence[Sample], *, at_ms: int) -> None:
-        """Number the samples of an interval, also when there are none."""
+    def add(self, samples: Sequence[Sample], *, at_ms: int, every_ms: int) -> None:
+        """Number the samples of an interval, also when there are none; more follow within `every_ms`."""
         for start in range(0, max(1, len(samples)), MAX_SAMPLES):
             message = SampleMessage(
                 node=self.node_id,
                 sequence=self._sequence,
                 at_ms=at_ms,
+                every_ms=every_ms,
                 complete=start + MAX_SAMPLES >= len(samples),
                 samples=samples[start : start + MAX_SAMPLES],
             )

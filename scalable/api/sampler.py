@@ -1,9 +1,10 @@
 """Counts what goes through this node and turns it into load samples, interval by interval.
 
 One numbered message per node and interval goes to `topic://system/load/samples`, also when nothing
-happened: the pipeline's clock stands still without. A segment that fell idle is reported once with zeros,
-and so is one that this node sees for the first time, or a load from an earlier life of the node would stay
-for ever.
+happened: the pipeline's clock stands still without. A topic is sampled at the multiples of its interval, so
+that a message tells all of it up to the last multiple, and not more. A segment that fell idle is reported
+once with zeros, and so is one that this node sees for the first time, or a load from an earlier life of the
+node would stay for ever.
 """
 
 import asyncio
@@ -30,6 +31,10 @@ NEW_SEGMENTS_MS = 5_000
 NEW_SEGMENTS_OVERLAP = 200
 """Rows read again, because a row with a lower number may be committed later."""
 FORGET_AFTER_MS = 600_000
+LONGEST_SAMPLE_MS = 3_600_000
+"""Readers take no longer one for a sample."""
+A_MOMENT_MS = 1
+"""What a sample covers of a segment that the node has seen just now: the time before is not the segment's."""
 FINISH_SECONDS = 2.0
 MOST_KEYS = 8
 """Of one sample: so that a message of hundreds of samples has room for all."""
@@ -40,12 +45,24 @@ SegmentRef = tuple[int, int]
 
 @dataclass(slots=True)
 class SampledTopic:
-    """A topic's interval on this node's clock; `busy` are the segments whose last sample was not all zero."""
+    """A topic's interval on this node's clock; `busy` are the segments whose last sample was not all zero.
+
+    That sample, or the topic's first one, ended at `taken_ms`.
+    """
 
     sampling: TopicSampling
     due_ms: int
     used_ms: int
+    taken_ms: int
     busy: set[int] = field(default_factory=set)
+
+    def covered_ms(self, segment_id: int, counts: SegmentCounts, now_ms: int) -> int:
+        """Give what a sample covers that is taken now: one that follows another all since that one.
+
+        Otherwise the time since the first count, since the segment may be no older.
+        """
+        since_ms = self.taken_ms if segment_id in self.busy else counts.since_ms
+        return min(max(now_ms - since_ms, A_MOMENT_MS), LONGEST_SAMPLE_MS)
 
 
 @dataclass(slots=True)
@@ -118,15 +135,16 @@ class Sampler:
         if not due and not self._new and now_ms < self._idle_due_ms:
             return False
         samples = [sample for known in due for sample in self._take_topic(known, now_ms)]
-        feed.add([*samples, *self._first_samples()], at_ms=now_ms)
-        self._idle_due_ms = _next_multiple(now_ms, self._idle_interval_ms)
+        every_ms = self._idle_interval_ms
+        feed.add([*samples, *self._first_samples()], at_ms=now_ms, every_ms=every_ms)
+        self._idle_due_ms = _next_multiple(now_ms, every_ms)
         return True
 
     def _counts_of(self, incarnation: int, segment_id: int) -> SegmentCounts:
         segments = self._counts.setdefault(incarnation, {})
         found = segments.get(segment_id)
         if found is None:
-            found = segments[segment_id] = SegmentCounts()
+            found = segments[segment_id] = SegmentCounts(since_ms=self._clock_ms())
         return found
 
     # Samples.
@@ -137,13 +155,15 @@ class Sampler:
         if counts:
             known.used_ms = now_ms
         for segment_id in sorted(counts.keys() | known.busy):
-            yield _sample(known.sampling, segment_id, counts.get(segment_id, NO_COUNTS))
-        known.busy = set(counts)
+            counted = counts.get(segment_id, NO_COUNTS)
+            covered_ms = known.covered_ms(segment_id, counted, now_ms)
+            yield _sample(known.sampling, segment_id, counted, covered_ms=covered_ms)
+        known.busy, known.taken_ms = set(counts), now_ms
 
     def _first_samples(self) -> Iterator[Sample]:
         new, self._new = self._new, {}
         for (_, segment_id), topic in new.items():
-            yield _sample(topic, segment_id, NO_COUNTS)
+            yield _sample(topic, segment_id, NO_COUNTS, covered_ms=A_MOMENT_MS)
 
     # What the node knows of topics.
 
@@ -151,8 +171,13 @@ class Sampler:
         for incarnation in [known for known in self._counts if known not in self._topics]:
             await self._ask(call, watch, incarnation)
         forget_before_ms = self._clock_ms() - FORGET_AFTER_MS
-        for incarnation in [key for key, known in self._topics.items() if known.used_ms < forget_before_ms]:
+        for incarnation in [key for key in self._topics if self._is_unused(key, forget_before_ms)]:
             self._forget(watch, incarnation)
+
+    def _is_unused(self, incarnation: int, before_ms: int) -> bool:
+        """Tell whether nothing waits for the end of an interval, which may be hours away."""
+        known = self._topics[incarnation]
+        return known.used_ms < before_ms and not known.busy and incarnation not in self._counts
 
     async def _ask(self, call: Call, watch: Watch, incarnation: int) -> None:
         watch.add(topic_key(incarnation))  # first, so that no change goes unseen
@@ -163,11 +188,15 @@ class Sampler:
             self._know(topic)
 
     def _know(self, topic: TopicSampling) -> None:
-        known = self._topics.get(topic.incarnation)
-        due_ms = _next_multiple(self._clock_ms(), topic.interval_ms)
+        known, now_ms = self._topics.get(topic.incarnation), self._clock_ms()
         if known is None:
-            self._topics[topic.incarnation] = SampledTopic(topic, due_ms, self._clock_ms())
+            # What was counted before the interval was known may belong to one that has ended meanwhile.
+            waiting = self._counts.get(topic.incarnation, {}).values()
+            since_ms = min((counts.since_ms for counts in waiting), default=now_ms)
+            due_ms = _next_multiple(since_ms, topic.interval_ms)
+            self._topics[topic.incarnation] = SampledTopic(topic, due_ms, used_ms=now_ms, taken_ms=now_ms)
         else:
+            due_ms = _next_multiple(now_ms, topic.interval_ms)
             known.sampling, known.due_ms = topic, min(known.due_ms, due_ms)
 
     def _forget(self, watch: Watch, incarnation: int) -> None:
@@ -207,13 +236,14 @@ class Sampler:
         return min(LOOK_SECONDS, max(0.0, (due_ms - self._clock_ms()) / 1000))
 
 
-def _sample(topic: TopicSampling, segment_id: int, counts: SegmentCounts) -> Sample:
+def _sample(topic: TopicSampling, segment_id: int, counts: SegmentCounts, *, covered_ms: int) -> Sample:
     hash_range = topic.ranges.get(segment_id)
     return Sample(
         topic=str(topic.name),
         incarnation=topic.incarnation,
         segment_id=segment_id,
-        interval_ms=topic.interval_ms,
+        interval_ms=covered_ms,
+        every_ms=topic.interval_ms,
         window_ms=topic.window_ms,
         msg_in=counts.messages_in,
         bytes_in=counts.bytes_in,

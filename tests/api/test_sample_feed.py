@@ -21,6 +21,7 @@ def sample(segment_id: int) -> Sample:
         incarnation=COUNT,
         segment_id=segment_id,
         interval_ms=COUNT,
+        every_ms=COUNT,
         window_ms=COUNT,
         msg_in=COUNT,
         bytes_in=COUNT,
@@ -33,5 +34,5 @@ def sample(segment_id: int) -> Sample:
 
 def test_a_message_can_be_stored_whatever_names_and_keys_are_like() -> None:
     feed = SampleFeed(node_id="n")
-    feed.add([sample(COUNT + number) for number in range(MAX_SAMPLES + 1)], at_ms=COUNT)
+    feed.add([sample(COUNT + number) for number in range(MAX_SAMPLES + 1)], at_ms=COUNT, every_ms=COUNT)
     assert [decode_header(batch).count for _, batch in feed._backlog] == [1, 1]

@@ -70,6 +70,7 @@ def rows_of(messages: Iterable[Message], first_offset: int = 0) -> list[dict[str
             "node": message["node"],
             "sequence": message["sequence"],
             "at_ms": message["atMs"],
+            "every_ms": message.get("everyMs"),
             "complete": message["complete"],
             **(sample or dict.fromkeys(["topic", "incarnation", "segmentId"])),
         }

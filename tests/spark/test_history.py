@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow.dataset as ds
 import pytest
+from pyspark.sql import SparkSession
 
 from scalable.domain.load import SegmentRates
-from spark.history import History, Layouts
+from spark.history import LAYOUT_AGE_MS, LAYOUT_KEPT_MS, History, Layouts, read_history
 from spark.rest import NodeClient, NodeRefused
 from spark.state import LoadState
 from tests.spark.oracle import MINUTE_MS, SLOT_MS, Message, Oracle, make_messages, rows_of
 
 START_MS = 1_795_823_940_000
 """One minute before midnight."""
-NOW_MS = START_MS + 10**6
+NOW_MS = START_MS + 300_000
 TOPIC = "topic://public/default/flights"
 REFS = [(TOPIC, 7, segment_id) for segment_id in range(2)]
 
@@ -84,6 +85,62 @@ def test_days_are_utc_and_kept_for_so_long(tmp_path: Path) -> None:
     for row in rows_in(tmp_path):
         assert date.fromisoformat(row["day"]) == datetime.fromtimestamp(row["minute_ms"] / 1000, UTC).date()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["day=2026-11-27", "day=2026-11-28"]
+
+
+def measured(minute_ms: int, *, topic: str = TOPIC, **fields: Any) -> dict[str, Any]:
+    """Make the row of a minute, as a step gives it; keywords replace or add fields."""
+    place = {"topic": topic, "incarnation": 7, "segmentId": 0, "minuteMs": minute_ms, "observedMs": MINUTE_MS}
+    rates = dict.fromkeys(("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut"), 1.0)
+    parts = {"mean": [1.0] * 32, "max": [1.0] * 32, "hotKeys": [], "keysSeen": 0, "keysError": 0}
+    return {**place, **rates, **parts, **fields}
+
+
+def test_the_number_of_segments_is_told_of_the_last_minutes_alone(tmp_path: Path) -> None:
+    ages = range(0, 60 * MINUTE_MS, MINUTE_MS)
+    history_in(tmp_path).write([measured(NOW_MS - age_ms) for age_ms in ages], now_ms=NOW_MS)
+    for row in rows_in(tmp_path):
+        assert (row["hash_start"], row["hash_end"]) == (0, 0x7FFF)
+        assert (row["active_segments"] is None) == (NOW_MS - row["minute_ms"] > LAYOUT_AGE_MS)
+
+
+def test_layouts_that_are_not_asked_for_are_let_go(tmp_path: Path) -> None:
+    class Many(Node):
+        """A node that knows all topics."""
+
+        def layout(self, topic: Any) -> Any:
+            """Give the same for each."""
+            return super().layout(TOPIC)
+
+    layouts = Layouts(Many("", ""))
+    history = History(str(tmp_path), layouts=layouts)
+    for step in range(24):
+        now_ms = NOW_MS + step * LAYOUT_KEPT_MS // 6
+        topics = [TOPIC, *(f"topic://public/default/of-{step}-{number}" for number in range(5))]
+        history.write([measured(now_ms, topic=topic) for topic in topics], now_ms=now_ms)
+        assert len(layouts.known) <= 1 + 7 * 5
+        assert TOPIC in layouts.known
+
+
+@pytest.mark.parametrize("topic", ["flights", "topic://public/default", "topic://a//b", "", "topic://a/../b"])
+def test_a_name_that_is_none_has_no_layout(tmp_path: Path, topic: str) -> None:
+    history_in(tmp_path).write([measured(NOW_MS, topic=topic), measured(NOW_MS)], now_ms=NOW_MS)
+    found = {row["topic"]: row["active_segments"] for row in rows_in(tmp_path)}
+    assert found == {topic: None, TOPIC: 2}
+
+
+@pytest.mark.spark
+def test_of_two_rows_of_a_minute_the_longer_counts_and_then_the_fuller(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    told = [(30_000, 9.0), (60_000, 2.0), (60_000, 5.0), (60_000, 3.0), (59_999, 99.0)]
+    for number, (observed_ms, rate) in enumerate(told):
+        row = measured(
+            START_MS, observedMs=observed_ms, msgRateIn=rate, hotKeys=[{"key": str(number), "count": 1}]
+        )
+        history_in(tmp_path).write([row], now_ms=NOW_MS)
+    day = datetime.fromtimestamp(START_MS / 1000, UTC).date()
+    (found,) = read_history(session, str(tmp_path), first=day, last=day).collect()
+    assert (found["observed_ms"], found["msg_rate_in"], found["hot_keys"][0]["key"]) == (60_000, 5.0, "2")
 
 
 def test_a_topic_that_is_gone_leaves_its_layout_unknown(tmp_path: Path) -> None:

@@ -49,9 +49,9 @@ def recent_messages(topic: TopicView, *, seed: int, seconds: int = 100) -> list[
 
 
 def oracle_rates(topic: TopicView, messages: list[Message]) -> dict[int, SegmentRates]:
-    watermark_ms = expected_watermark(messages)
+    told_ms = expected_watermark(messages) // 1000 * 1000
     return {
-        segment_id: Oracle(messages, (topic.incarnation, segment_id)).rates(watermark_ms)
+        segment_id: Oracle(messages, (topic.incarnation, segment_id)).rates(told_ms)
         for segment_id in range(SEGMENTS)
     }
 

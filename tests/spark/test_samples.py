@@ -14,7 +14,8 @@ GOOD: dict[str, Any] = {
     "topic": "topic://public/default/flights",
     "incarnation": 7,
     "segmentId": 0,
-    "intervalMs": 1000,
+    "intervalMs": 990,
+    "everyMs": 1000,
     "windowMs": 5000,
     "msgIn": 32,
     "bytesIn": 3200,
@@ -30,13 +31,24 @@ BROKEN_SAMPLES: list[dict[str, Any]] = [
     {"bytesOut": 1.5},
     {"segmentId": None},
     {"topic": None},
+    {"topic": "flights"},
+    {"topic": "topic://public/default"},
+    {"topic": "topic://public/default/flights/more"},
+    {"topic": "topic://public//flights"},
     {"incarnation": "seven"},
+    {"intervalMs": 9_001},  # it began before there was time
+    {"everyMs": 0},
+    {"everyMs": 3_600_001},
+    {"msgIn": 2**53 + 1},
+    {"parts": [2**53 + 1] + [0] * 31},
     {"parts": [0] * 31},
     {"parts": [-1] * 32},
     {"parts": None},
     {"parts": 7},
     {"hotKeys": {"seen": -1, "error": 0, "counts": {}}},
     {"hotKeys": {"seen": 1, "error": 0, "counts": {"k": -1}}},
+    {"hotKeys": {"seen": 1, "error": 0, "counts": {"k": 2**53 + 1}}},
+    {"hotKeys": {"seen": 2**53 + 1, "error": 0, "counts": {}}},
     {"hotKeys": {"seen": 1, "error": 0}},
     {"hotKeys": {"seen": 1, "error": 0, "counts": {str(number): 1 for number in range(65)}}},
 ]
@@ -47,14 +59,15 @@ UNREADABLE = [
     b"\xff\xfe",
     b'{"node": "n", "sequence": -1, "atMs": 1, "complete": true, "samples": []}',
     b'{"node": "n", "sequence": 1, "complete": true, "samples": []}',
+    b'{"node": "n", "sequence": 1, "atMs": 1, "samples": []}',
+    b'{"node": "n", "sequence": 1, "atMs": 253402300799001, "complete": true, "samples": []}',
     b'{"sequence": 1, "atMs": 1, "complete": true, "samples": []}',
 ]
 
 
 def message(*samples: dict[str, Any]) -> bytes:
-    return json.dumps(
-        {"node": "n", "sequence": 3, "atMs": 9000, "complete": True, "samples": samples}
-    ).encode()
+    head = {"node": "n", "sequence": 3, "atMs": 9000, "everyMs": 500, "complete": True}
+    return json.dumps({**head, "samples": samples}).encode()
 
 
 def rows_of(session: SparkSession, values: list[bytes]) -> list[dict[str, Any]]:
@@ -67,13 +80,21 @@ def rows_of(session: SparkSession, values: list[bytes]) -> list[dict[str, Any]]:
 
 
 def test_every_sample_is_a_row(session: SparkSession) -> None:
-    head = {"segment_id": 0, "node": "n", "sequence": 3, "at_ms": 9000, "complete": True}
+    mark = {"segment_id": 0, "node": "n", "sequence": 3, "at_ms": 9000, "every_ms": 500, "complete": True}
+    head = {**mark, "broken": False, "hotKeys": None}
     found = rows_of(session, [message(GOOD, {**GOOD, "segmentId": 1}), message()])
     assert found == [
-        {**head, "offset": 0, **GOOD, "hotKeys": None},
-        {**head, "offset": 0, **GOOD, "segmentId": 1, "hotKeys": None},
-        {**head, "offset": 1, **dict.fromkeys(GOOD), "hotKeys": None},
+        {**head, "offset": 0, **GOOD},
+        {**head, "offset": 0, **GOOD, "segmentId": 1},
+        {**head, "offset": 1, **dict.fromkeys(GOOD)},
     ]
+
+
+def test_a_node_of_an_earlier_version_tells_no_intervals(session: SparkSession) -> None:
+    sample = {name: value for name, value in GOOD.items() if name != "everyMs"}
+    told = {"node": "n", "sequence": 3, "atMs": 9000, "complete": True, "samples": [sample]}
+    (row,) = rows_of(session, [json.dumps(told).encode()])
+    assert (row["every_ms"], row["everyMs"], row["broken"], row["msgIn"]) == (None, None, False, 32)
 
 
 def test_hot_keys_are_read(session: SparkSession) -> None:
@@ -88,6 +109,7 @@ def test_a_sample_that_breaks_a_rule_leaves_its_message_as_a_mark(session: Spark
     for number, broken in enumerate(BROKEN_SAMPLES):
         topics = [row["topic"] for row in found if row["offset"] == number]
         assert sorted(topics, key=str) == [None, GOOD["topic"]], broken
+        assert [row["broken"] for row in found if row["offset"] == number] == [False, True], broken
     assert {(row["node"], row["sequence"], row["at_ms"]) for row in found} == {("n", 3, 9000)}
 
 

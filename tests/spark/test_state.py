@@ -5,6 +5,7 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,7 +15,7 @@ from scalable.domain.load import SegmentRates, is_material
 from scalable.wire.loads import parse_loads, parse_tiles
 from spark.load_report import parse_options
 from spark.recent import minute_of
-from spark.state import RETENTION_MS, LoadState, LoadUpdate, decode_state, encode_state
+from spark.state import RETENTION_MS, VERSION, LoadState, LoadUpdate, decode_state, encode_state
 from tests.spark.oracle import (
     MINUTE_MS,
     Message,
@@ -28,6 +29,7 @@ from tests.spark.oracle import (
 
 START_MS = 1_795_000_020_000
 LONG_AFTER_MS = START_MS + 10**9
+INTERVAL_MS = 1000
 REFS = [("topic://public/default/flights", 7, segment_id) for segment_id in range(3)]
 
 
@@ -48,7 +50,8 @@ def one(state: LoadState, at_ms: int, sequence: int, *, node: str = "n", **field
     counts = {"msgIn": 10, "bytesIn": 100, "msgOut": 0, "bytesOut": 0, "parts": [10] + [0] * 31}
     names = {"topic": REFS[0][0], "incarnation": 7, "segmentId": 0}
     sample = {**names, "intervalMs": 1000, "windowMs": 5000, **counts, **fields}
-    message = {"node": node, "sequence": sequence, "atMs": at_ms, "complete": True, "samples": [sample]}
+    head = {"node": node, "sequence": sequence, "atMs": at_ms, "everyMs": INTERVAL_MS, "complete": True}
+    message = {**head, "samples": [sample]}
     return state.step(rows_of([message], sequence), now_ms=LONG_AFTER_MS)
 
 
@@ -56,7 +59,8 @@ def mark(
     state: LoadState, at_ms: int, sequence: int, *, node: str = "n", complete: bool = True
 ) -> LoadUpdate:
     """Feed one message without samples."""
-    message = {"node": node, "sequence": sequence, "atMs": at_ms, "complete": complete, "samples": []}
+    head = {"node": node, "sequence": sequence, "atMs": at_ms, "everyMs": INTERVAL_MS, "complete": complete}
+    message = {**head, "samples": []}
     return state.step(rows_of([message], sequence), now_ms=LONG_AFTER_MS)
 
 
@@ -69,15 +73,14 @@ def test_rates_and_tiles_are_the_oracles(seed: int, cuts: list[int]) -> None:
     updates = steps(state, with_repeats(random, messages), cuts)
     watermark_ms = expected_watermark(messages)
     assert state.watermark_ms == watermark_ms
+    told_ms = watermark_ms - watermark_ms % INTERVAL_MS
     tiles = {(tile["segmentId"], tile["minuteMs"]): tile for update in updates for tile in update.tiles}
     for _, incarnation, segment_id in REFS:
         ref: Ref = (incarnation, segment_id)
         oracle = Oracle(messages, ref)
-        rates = state.series[ref].rates(watermark_ms)
+        rates = state.series[ref].rates()
         assert rates is not None
-        assert list(rates.by_metric().values()) == pytest.approx(
-            list(oracle.rates(watermark_ms).by_metric().values())
-        )
+        assert list(rates.values) == pytest.approx(list(oracle.rates(told_ms).values))
         ended = minute_of(START_MS)
         expected = oracle.tile(ended, watermark_ms)
         assert expected is not None
@@ -97,7 +100,7 @@ def test_what_was_last_reported_is_never_materially_wrong(seed: int, cuts: list[
         parse_tiles(update.tiles)
         for _, incarnation, segment_id in REFS:
             series = state.series.get((incarnation, segment_id))
-            rates = series and update.watermark_ms and series.rates(update.watermark_ms)
+            rates = series and series.rates()
             if isinstance(rates, SegmentRates):
                 assert not is_material(reported[segment_id], rates)
 
@@ -144,7 +147,7 @@ class TestRates:
             one(state, START_MS + second * 1000, second)
         mark(state, START_MS + 9_000, 0, node="late")
         one(state, START_MS + 9_000, 1, node="late", msgIn=40)
-        assert state.series[7, 0].rates(START_MS + 9_000) == SegmentRates(18.0, 120.0, 0.0, 0.0)
+        assert state.series[7, 0].rates() == SegmentRates(18.0, 120.0, 0.0, 0.0)
 
 
 class TestWatermark:
@@ -170,7 +173,7 @@ class TestWatermark:
         state = LoadState()
         mark(state, START_MS, 0)
         update = mark(state, LONG_AFTER_MS + 3_600_000, 0, node="ahead")
-        assert (update.watermark_ms, update.unreadable) == (START_MS, 1)
+        assert (update.watermark_ms, update.ahead) == (START_MS, ["ahead"])
 
 
 class TestBounds:
@@ -179,7 +182,7 @@ class TestBounds:
         for second in range(300):
             one(state, START_MS + second * 1000, second)
             assert len(state.series[7, 0].samples) <= 61
-        one(state, START_MS + 300_000 + RETENTION_MS, 0, node="other", segmentId=1)
+        one(state, START_MS + 301_000 + RETENTION_MS, 0, node="other", segmentId=1)
         assert set(state.nodes) == {"other"}
         assert set(state.series) == {(7, 1)}
 
@@ -229,8 +232,40 @@ def test_a_damaged_state_is_not_taken(damaged: bytes) -> None:
     assert decode_state(damaged) is None
 
 
-def test_a_state_of_another_version_is_not_taken() -> None:
-    assert decode_state(encode_state(LoadState(version=0))) is None
+@pytest.mark.parametrize("version", [0, VERSION + 1])
+def test_a_state_of_another_version_is_not_taken(version: int) -> None:
+    assert decode_state(encode_state(LoadState(version=version))) is None
+
+
+def as_the_version_before(state: LoadState) -> bytes:
+    """What the reporter of the version before would have kept: fewer fields, and only the open minute."""
+    kept = msgspec.msgpack.decode(encode_state(state), strict=False)
+    kept = {**kept, "version": VERSION - 1}
+    del kept["ahead"]
+    open_ms = minute_of(kept["watermark_ms"])
+    for series in kept["series"].values():
+        for name in ("told_ms", "closed_ms", "kept_ms", "late"):
+            del series[name]
+        horizon_ms = min(open_ms, kept["watermark_ms"] - series["window_ms"])
+        series["samples"] = [sample for sample in series["samples"] if sample[1] > horizon_ms]
+    return msgspec.msgpack.encode(kept)
+
+
+@pytest.mark.parametrize("seconds", [5, 59, 60, 61, 119, 150])
+def test_a_reporter_goes_on_where_the_version_before_ended(seconds: int) -> None:
+    start_ms, state = minute_of(START_MS), LoadState()
+    tiles: dict[int, dict[str, Any]] = {}
+    for second in range(1, seconds):
+        one(state, start_ms + second * 1000, second)
+    upgraded = decode_state(as_the_version_before(state))
+    assert upgraded is not None
+    for second in range(seconds, 200):
+        update = one(state, start_ms + second * 1000, second)
+        again = one(upgraded, start_ms + second * 1000, second)
+        assert again.minutes == update.minutes
+        assert (again.loads, again.watermark_ms) == (update.loads, update.watermark_ms)
+        tiles |= {tile["minuteMs"]: tile for tile in again.tiles}
+    assert {tiles[minute]["observedMs"] for minute in sorted(tiles)[:-1]} == {60_000}
 
 
 def test_what_is_material_is_what_the_setting_says() -> None:
