@@ -17,7 +17,7 @@ from scalable.domain.autoscale import Snapshot, decide
 from scalable.domain.autoscale_cuts import hottest_part
 from scalable.domain.decision import Action, Decision
 from scalable.domain.layout import Layout, Segment
-from scalable.domain.load import LoadRecord, SegmentRates, Trend, is_material
+from scalable.domain.load import LoadRecord, Peak, SegmentRates, Trend, is_material
 from scalable.domain.policy import AutoScalePolicy, resolve
 
 
@@ -143,7 +143,7 @@ class ProfileRules:
             policy=self.policy,
             loads=self._young(world, self._loads(shares, step, now_ms)),
             trends=self._trends(shares, step) if self.policy.look_ahead_seconds else {},
-            peaks=_rates(shares, float(self.peak[step])) if self.peak is not None else {},
+            peaks=self._peaks(shares, step, now_ms),
             heat=self._heats(world) if self._wants_heat else {},
             last_split_at_ms=self.last_ms.get("SPLIT"),
             last_merge_at_ms=self.last_ms.get("MERGE"),
@@ -196,6 +196,13 @@ class ProfileRules:
             segment_id: Trend(SegmentRates(now * share), (slope * share, 0.0, 0.0, 0.0))
             for segment_id, share in shares.items()
         }
+
+    def _peaks(self, shares: Mapping[int, float], step: int, now_ms: int) -> dict[int, tuple[Peak]]:
+        if self.peak is None:
+            return {}
+        until_ms = now_ms + round(self.policy.merge_peak_seconds * MILLISECONDS)
+        rates = _rates(shares, float(self.peak[step]))
+        return {segment_id: (Peak(each, until_ms),) for segment_id, each in rates.items()}
 
     @property
     def _wants_heat(self) -> bool:

@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from scalable.domain.autoscale_buckets import bucket_wishes, is_for_splits
-from scalable.domain.autoscale_merges import cold_margin, coldest_pair, merge_wishes, room_wishes
+from scalable.domain.autoscale_merges import cold_margin, coldest_pair, merge_wishes
+from scalable.domain.autoscale_room import room_wishes
 from scalable.domain.autoscale_splits import consumer_margin, consumer_wishes, load_margin, load_wishes
 from scalable.domain.autoscale_view import Snapshot, View, ids_of
 from scalable.domain.decision import (
@@ -49,7 +50,7 @@ def decide(snapshot: Snapshot, now_ms: int) -> Decision:
         wishes = [_held_back(view, wish) for wish in wanted]
         firing = [wish for wish in wishes if wish.action and not topic_guards and not wish.guards]
         if firing:
-            return _fired(view, _within_bounds(view, firing))
+            return _fired(view, _within_bounds(view, firing), held)
         held += wishes[:1]
     return _unfired(view, topic_guards, held)
 
@@ -123,20 +124,22 @@ def _held(view: View, guard: Guard) -> Decision:
     )
 
 
-def _fired(view: View, wishes: list[Wish]) -> Decision:
+def _fired(view: View, wishes: list[Wish], held: list[Wish]) -> Decision:
+    """Give what is done, with what holds back the rules that come before it."""
     return Decision(
         actions=tuple(wish.action for wish in wishes if wish.action),
         rule=wishes[0].rule,
         at_ms=view.now_ms,
         epoch=view.snapshot.layout.epoch,
         fired_by=tuple(wish.margin for wish in wishes),
+        held_by=tuple(_guards(held)),
         margins=tuple(_margins(view)),
     )
 
 
 def _unfired(view: View, topic_guards: tuple[Guard, ...], wishes: list[Wish]) -> Decision:
     held_by = (*topic_guards, *_guards(wishes), *_load_guards(view))
-    instants = (wish.next_eligible_at_ms for wish in wishes)
+    instants = () if topic_guards else (wish.next_eligible_at_ms for wish in wishes)
     return Decision(
         rule=held_by[0].code.value if held_by else STEADY,
         at_ms=view.now_ms,
@@ -162,8 +165,10 @@ def _load_guards(view: View) -> Iterator[Guard]:
     unknown = tuple(sorted(set(ids_of(view.active)) - set(ids_of(view.known))))
     if unknown:
         yield Guard(GuardCode.SEGMENT_LOAD_UNKNOWN, LOAD_RULES, unknown)
-    if view.policy.look_ahead_seconds and view.known and not view.snapshot.trends:
-        yield Guard(GuardCode.TREND_UNKNOWN, LOAD_RULES)
+    if view.policy.look_ahead_seconds:
+        trendless = tuple(sorted(set(ids_of(view.known)) - set(view.snapshot.trends)))
+        if trendless:
+            yield Guard(GuardCode.TREND_UNKNOWN, LOAD_RULES, trendless)
 
 
 def _since(instant_ms: int | None) -> str:

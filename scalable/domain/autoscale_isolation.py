@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from scalable.domain.autoscale_cuts import hottest_part, isolating_cuts
 from scalable.domain.autoscale_view import View, added, metric_name, ratio
@@ -36,13 +37,17 @@ def isolating_wishes(view: View) -> Iterator[tuple[int, Wish]]:
             yield segment.segment_id, Wish(DOMINANT_KEY_RULE, split, margin)
 
 
-def would_be_isolated(view: View, run: Sequence[Segment]) -> bool:
-    """Tell whether neighbours would make a segment out of which the topic's dominant key is cut again."""
+def would_be_isolated(view: View, run: Sequence[Segment], at_ms: int | None = None) -> bool:
+    """Tell whether neighbours would make a segment out of which the topic's dominant key is cut again.
+
+    Now, or at an instant at which some peaks have passed.
+    """
     share = view.policy.dominant_key_share
     whole = view.whole_heat if view.policy.isolate_dominant_key else 0.0
     if whole <= 0 or sum(view.heat[segment.segment_id] for segment in run) < share * whole:
         return False
-    together = added(view.with_peak(segment.segment_id) for segment in run)
+    of = view.with_peak if at_ms is None else partial(view.with_peak_at, at_ms=at_ms)
+    together = added(of(segment.segment_id) for segment in run)
     if ratio(together, view.split_limits) <= ISOLATION_FLOOR:
         return False
     union = HashRange(run[0].hash_range.start, run[-1].hash_range.end)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import groupby, pairwise
 
 from scalable.domain.autoscale_isolation import would_be_isolated
-from scalable.domain.autoscale_view import View, added, ids_of, metric_name, milliseconds, ratio
+from scalable.domain.autoscale_limits import (
+    Run,
+    adjacent,
+    depth_guards,
+    fewest,
+    isolation_guards,
+    lifted_at,
+    lost_buckets,
+    spare_buckets,
+)
+from scalable.domain.autoscale_view import Rates, View, added, ids_of, metric_name, milliseconds, ratio
 from scalable.domain.decision import COLD_RULE, KINDS, Guard, GuardCode, Margin, Merge, Wish
 from scalable.domain.layout import Segment
-
-Run = tuple[Segment, ...]
-ROOM_RULE = "makes-room"
-ROOM_SHARE = 0.75
 
 
 def merge_wishes(view: View) -> list[Wish]:
@@ -26,95 +34,80 @@ def merge_wishes(view: View) -> list[Wish]:
         runs = _chosen(view, _runs(view, [each for each in cold if not guards[each.segment_id]]))
         if runs:
             return [Wish(COLD_RULE, Merge(ids_of(run)), cold_margin(view, run)) for run in runs]
-    pairs = [pair for pair in pairwise(cold) if _adjacent(pair) and _fits(view, pair, with_peaks=False)]
-    if not pairs:
+    return _held_wishes(view, cold, guards, held)
+
+
+def _held_wishes(
+    view: View, cold: Sequence[Segment], guards: dict[int, tuple[Guard, ...]], held: tuple[Guard, ...]
+) -> list[Wish]:
+    """Give the run that may merge soonest with what holds it back.
+
+    It is as long as the policy asks for, so that time has lifted all that holds it once it has lifted its
+    guards. Where no run is that long, a pair is told to be too short.
+    """
+    runs = list(_possible(cold, view, _shortest(view))) or list(_possible(cold, view, 2))
+    if not runs:
         return []
-    by_pair = {pair: (*_of_pair(view, pair, guards), *_capacity_guards(view, pair)) for pair in pairs}
-    best = min(pairs, key=lambda pair: _soonest_first(view, pair, by_pair[pair]))
-    guards_of_best = (*held, *by_pair[best]) or (_too_short(view, best),)
-    return [Wish(COLD_RULE, Merge(ids_of(best)), cold_margin(view, best), guards_of_best)]
+    by_run = {run: tuple(_of_run(view, run, guards)) for run in runs}
+    best = min(runs, key=lambda run: _soonest_first(view, run, by_run[run]))
+    return [Wish(COLD_RULE, Merge(ids_of(best)), cold_margin(view, best), (*held, *by_run[best]))]
 
 
-def _too_short(view: View, pair: Run) -> Guard:
-    least = view.policy.min_merge_segments
-    return Guard(GuardCode.RUN_TOO_SHORT, COLD_RULE, ids_of(pair), threshold=least)
-
-
-def _soonest_first(view: View, pair: Run, guards: Sequence[Guard]) -> tuple[bool, float, float]:
+def _soonest_first(view: View, run: Run, guards: Sequence[Guard]) -> tuple[bool, float, float]:
     for_good = any(guard.next_eligible_at_ms is None for guard in guards)
     instants = (guard.next_eligible_at_ms or 0 for guard in guards)
-    return for_good, max(instants, default=0), _combined(view, pair)
-
-
-def room_wishes(view: View, splits: Sequence[Wish]) -> list[Wish]:
-    """Give merges that make room at the cap for the splits that are wanted: pairs well below what is split.
-
-    What a pair would carry is at most three quarters of what the segment carries that is split in exchange:
-    each exchange lowers the highest load, so that they come to an end. That the pair was busier lately, or is
-    young, does not matter where a segment is overloaded now.
-    """
-    if len(view.active) <= _fewest(view):
-        return []
-    scores = (view.scores[key] for wish in splits if wish.action for key in wish.action.segment_ids)
-    hot = sorted(scores, reverse=True)
-    pairs = [
-        (ratio(added(view.demand[segment_id] for segment_id in ids_of(pair)), view.split_limits), pair)
-        for pair in pairwise(view.known)
-        if _adjacent(pair)
-    ]
-    wishes: list[Wish] = []
-    taken: set[int] = set()
-    for warmth, pair in sorted(pairs, key=lambda each: each[0]):
-        if len(wishes) == len(hot) or warmth > ROOM_SHARE * hot[len(wishes)]:
-            break
-        if taken.isdisjoint(ids_of(pair)) and not any(_capacity_guards(view, pair)):
-            taken.update(ids_of(pair))
-            wishes.append(_room_wish(view, pair, ROOM_SHARE * hot[len(wishes)]))
-    return wishes
-
-
-def _room_wish(view: View, pair: Run, share: float) -> Wish:
-    index = view.hottest_metric(pair[0].segment_id)
-    rate = sum(view.demand[segment_id][index] for segment_id in ids_of(pair))
-    margin = Margin(ROOM_RULE, metric_name(index), ids_of(pair), rate, share * view.split_limits[index])
-    return Wish(ROOM_RULE, Merge(ids_of(pair)), margin)
+    return for_good, max(instants, default=0), _combined(view, run)
 
 
 # Runs of neighbours.
 
 
+def _longest(view: View) -> int:
+    return min(view.policy.max_merge_segments, len(view.active) - fewest(view) + 1)
+
+
+def _shortest(view: View) -> int:
+    return max(2, min(view.policy.min_merge_segments, _longest(view)))
+
+
 def _runs(view: View, ready: Sequence[Segment]) -> Iterator[Run]:
     """Give, from each segment that may merge, the longest run of neighbours that fits into one segment."""
-    longest = min(view.policy.max_merge_segments, len(view.active) - _fewest(view) + 1)
-    shortest = min(view.policy.min_merge_segments, longest)
+    longest, shortest, spare = _longest(view), _shortest(view), spare_buckets(view)
     for first in range(len(ready) - 1):
         run: Run = (ready[first],)
         for segment in ready[first + 1 : first + longest]:
             wider = (*run, segment)
-            if not _adjacent(wider[-2:]) or not _fits(view, wider) or would_be_isolated(view, wider):
+            if not adjacent(wider[-2:]) or not _fits(view, wider) or would_be_isolated(view, wider):
+                break
+            if lost_buckets(view, wider) > spare:
                 break
             run = wider
-        if len(run) >= shortest and not any(_capacity_guards(view, run)):
+        if len(run) >= shortest:
+            yield run
+
+
+def _possible(cold: Sequence[Segment], view: View, length: int) -> Iterator[Run]:
+    """Give the runs of so many neighbours that fit into one segment, had there been no peaks."""
+    for first in range(len(cold) - length + 1):
+        run = tuple(cold[first : first + length])
+        if all(map(adjacent, pairwise(run))) and _fits(view, run, view.demand.__getitem__):
             yield run
 
 
 def _chosen(view: View, runs: Iterator[Run]) -> list[Run]:
     """Choose disjoint runs, those first that save most segments, of these the coldest."""
-    room = len(view.active) - _fewest(view)
+    room, spare = len(view.active) - fewest(view), spare_buckets(view)
     chosen: list[Run] = []
     taken: set[int] = set()
     for run in sorted(runs, key=lambda run: (-len(run), _combined(view, run))):
         if len(chosen) == view.policy.max_actions_per_tick:
             break
-        if len(run) - 1 <= room and taken.isdisjoint(ids_of(run)):
+        lost = lost_buckets(view, run)
+        if len(run) - 1 <= room and lost <= spare and taken.isdisjoint(ids_of(run)):
             chosen.append(run)
             taken.update(ids_of(run))
-            room -= len(run) - 1
+            room, spare = room - len(run) + 1, spare - lost
     return chosen
-
-
-def _adjacent(pair: Sequence[Segment]) -> bool:
-    return pair[0].hash_range.end + 1 == pair[1].hash_range.start
 
 
 def _is_cold(view: View, segment: Segment) -> bool:
@@ -124,17 +117,24 @@ def _is_cold(view: View, segment: Segment) -> bool:
     """
     if view.policy.merge_target_share:
         return view.scores[segment.segment_id] <= view.policy.merge_target_share
-    rates = view.demand[segment.segment_id]
+    return _is_below(view, view.demand[segment.segment_id])
+
+
+def _is_below(view: View, rates: Rates) -> bool:
     return all(rate < limit for rate, limit in zip(rates, view.merge_limits, strict=True))
 
 
-def _fits(view: View, run: Run, *, with_peaks: bool = True) -> bool:
-    """Tell whether the merged segment would carry no more than the target share of a split threshold."""
+def _fits(view: View, run: Run, of: Callable[[int], Rates] | None = None) -> bool:
+    """Tell whether the merged segment would carry no more than the target share of a split threshold.
+
+    Without a target share, whether each segment is below every merge threshold. Peaks count, unless told of
+    what else the segments are taken to carry.
+    """
+    rates = [(of or view.with_peak)(segment.segment_id) for segment in run]
     share = view.policy.merge_target_share
     if not share:
-        return True
-    of = view.with_peak if with_peaks else view.demand.__getitem__
-    return ratio(added(of(segment.segment_id) for segment in run), view.split_limits) <= share
+        return all(_is_below(view, each) for each in rates)
+    return ratio(added(rates), view.split_limits) <= share
 
 
 def _combined(view: View, run: Run) -> float:
@@ -154,18 +154,19 @@ def _warmth(view: View, pair: Run) -> float:
     first, second = pair[0].segment_id, pair[1].segment_id
     if view.policy.merge_target_share:
         return ratio(added((view.with_peak(first), view.with_peak(second))), view.split_limits)
-    return max(ratio(view.demand[first], view.merge_limits), ratio(view.demand[second], view.merge_limits))
+    return max(
+        ratio(view.with_peak(first), view.merge_limits), ratio(view.with_peak(second), view.merge_limits)
+    )
 
 
 def cold_margin(view: View, run: Run) -> Margin:
     """Compare the warmest rate of a run with its threshold: of a segment, or of all where those must fit."""
     share, ids = view.policy.merge_target_share, ids_of(run)
+    columns = [view.with_peak(segment_id) for segment_id in ids]
     if share:
-        rates = added(view.with_peak(segment_id) for segment_id in ids)
-        limits = [share * limit for limit in view.split_limits]
+        rates, limits = added(columns), [share * limit for limit in view.split_limits]
     else:
-        columns = zip(*(view.demand[segment_id] for segment_id in ids), strict=True)
-        rates, limits = tuple(map(max, columns)), list(view.merge_limits)
+        rates, limits = tuple(map(max, zip(*columns, strict=True))), list(view.merge_limits)
     ratios = [ratio((rate,), (limit,)) for rate, limit in zip(rates, limits, strict=True)]
     index = ratios.index(max(ratios))
     return Margin(COLD_RULE, metric_name(index), ids, rates[index], limits[index])
@@ -174,18 +175,12 @@ def cold_margin(view: View, run: Run) -> Margin:
 # Guards.
 
 
-def _fewest(view: View) -> int:
-    """Give below how many segments a topic is not merged."""
-    consumers = view.largest_subscription[1] if view.policy.merge_keeps_consumers else 0
-    return max(view.policy.min_segments, consumers)
-
-
 def _topic_guards(view: View) -> Iterator[Guard]:
     policy, active = view.policy, len(view.active)
     if active <= policy.min_segments:
         yield Guard(GuardCode.MIN_SEGMENTS, COLD_RULE, current=active, threshold=policy.min_segments)
-    elif active <= _fewest(view):
-        yield Guard(GuardCode.CONSUMERS_NEED_SEGMENTS, COLD_RULE, current=active, threshold=_fewest(view))
+    elif active <= fewest(view):
+        yield Guard(GuardCode.CONSUMERS_NEED_SEGMENTS, COLD_RULE, current=active, threshold=fewest(view))
     last_ms, seconds = view.snapshot.last_merge_at_ms, policy.merge_cooldown_seconds
     yield from view.cooldown(GuardCode.MERGE_COOLDOWN, COLD_RULE, last_ms, seconds)
 
@@ -200,9 +195,7 @@ def _guards(view: View, segment: Segment) -> Iterator[Guard]:
     yield from _since(view, GuardCode.SEGMENT_TOO_YOUNG, ids, created_ms, policy.merge_min_age_seconds)
     if policy.merge_peak_seconds and segment.segment_id not in view.snapshot.peaks:
         yield Guard(GuardCode.PEAK_UNKNOWN, COLD_RULE, ids)
-    depth = view.snapshot.layout.merge_depth(segment.segment_id, policy.max_dag_depth)
-    if depth >= policy.max_dag_depth:
-        yield Guard(GuardCode.MAX_DAG_DEPTH, COLD_RULE, ids, depth, policy.max_dag_depth)
+    yield from depth_guards(view, segment, COLD_RULE)
 
 
 def _since(
@@ -213,28 +206,24 @@ def _since(
         yield Guard(code, COLD_RULE, ids, (view.now_ms - since_ms) / 1000, seconds, until_ms)
 
 
-def _of_pair(view: View, pair: Run, guards: dict[int, tuple[Guard, ...]]) -> Iterator[Guard]:
-    """Give the guards of both segments, of each kind the one that holds longest, named for the pair."""
-    found = sorted((guard for segment in pair for guard in guards[segment.segment_id]), key=_by_kind)
+def _of_run(view: View, run: Run, guards: dict[int, tuple[Guard, ...]]) -> Iterator[Guard]:
+    """Give the guards of all segments, of each kind the one that holds longest, and those of the run."""
+    found = sorted((guard for segment in run for guard in guards[segment.segment_id]), key=_by_kind)
     for _, same in groupby(found, key=lambda guard: guard.code):
         last = max(same, key=lambda guard: (guard.next_eligible_at_ms or 0, guard.current or 0))
-        yield Guard(
-            last.code,
-            last.rule,
-            ids_of(pair),
-            last.current,
-            last.threshold,
-            last.next_eligible_at_ms,
-            last.detail,
+        yield replace(last, segment_ids=ids_of(run))
+    if not _fits(view, run):
+        margin = cold_margin(view, run)
+        passed_ms = lifted_at(
+            view, run, lambda at_ms: _fits(view, run, partial(view.with_peak_at, at_ms=at_ms))
         )
-    if view.policy.merge_peak_seconds and not _fits(view, pair):
-        seconds = view.policy.merge_peak_seconds
-        margin = cold_margin(view, pair)
-        passed_ms = view.now_ms + milliseconds(seconds)
         code = GuardCode.RECENT_PEAK
-        yield Guard(code, COLD_RULE, ids_of(pair), margin.current, margin.threshold, passed_ms)
-    if would_be_isolated(view, pair):
-        yield Guard(GuardCode.DOMINANT_KEY, COLD_RULE, ids_of(pair), threshold=view.policy.dominant_key_share)
+        yield Guard(code, COLD_RULE, ids_of(run), margin.current, margin.threshold, passed_ms)
+    yield from isolation_guards(view, run, COLD_RULE)
+    yield from _capacity_guards(view, run)
+    if len(run) < _shortest(view):
+        least = view.policy.min_merge_segments
+        yield Guard(GuardCode.RUN_TOO_SHORT, COLD_RULE, ids_of(run), len(run), least)
 
 
 KIND_ORDER = {code: number for number, code in enumerate(GuardCode)}
@@ -246,11 +235,8 @@ def _by_kind(guard: Guard) -> int:
 
 def _capacity_guards(view: View, run: Run) -> Iterator[Guard]:
     """Hold a merge back that would leave consumers without an entry bucket (PIP-486)."""
-    if not view.policy.entry_bucket_lane:
-        return
-    capacity = sum(segment.bucket_count for segment in view.active)
-    of_run = sum(segment.bucket_count for segment in run)
-    after = capacity - of_run + min(of_run, view.snapshot.max_buckets)
-    needed = min(view.bucket_consumer_count, capacity)
-    if after < needed:
-        yield Guard(GuardCode.CONSUMERS_NEED_BUCKETS, COLD_RULE, ids_of(run), after, needed)
+    lost, spare = lost_buckets(view, run), spare_buckets(view)
+    if lost > spare:
+        capacity = sum(segment.bucket_count for segment in view.active)
+        code, ids = GuardCode.CONSUMERS_NEED_BUCKETS, ids_of(run)
+        yield Guard(code, COLD_RULE, ids, capacity - lost, capacity - spare)

@@ -10,7 +10,7 @@ from functools import cached_property
 from scalable.domain import buckets
 from scalable.domain.decision import Guard, GuardCode
 from scalable.domain.layout import Layout, Segment
-from scalable.domain.load import METRICS, LoadRecord, SegmentRates, Trend
+from scalable.domain.load import METRICS, LoadRecord, Peak, Trend
 from scalable.domain.policy import AutoScalePolicy
 from scalable.domain.setbacks import Setbacks
 
@@ -26,8 +26,8 @@ class Snapshot:
     grace too, `bucket_consumers` are those of them whose subscription shares segments by entry buckets (None:
     all). `load_known` is False when the load pipeline as a whole has fallen behind: then no record is
     trusted. The rest serves options beyond PIP-483, each of which holds still without what it needs: `heat`
-    is the rate in each of a segment's equally wide parts, `trends` how loads change, `peaks` the highest
-    rates of the last `mergePeakSeconds` in the ranges of segments, fresh ones too.
+    is the rate in each of a segment's equally wide parts, `trends` how loads change, `peaks` what was highest
+    in the last `mergePeakSeconds` in the ranges of segments, fresh ones too, and what is after that.
     """
 
     layout: Layout
@@ -43,7 +43,7 @@ class Snapshot:
     bucket_consumers: Mapping[str, int] | None = None
     heat: Mapping[int, Sequence[float]] = field(default_factory=dict)
     trends: Mapping[int, Trend] = field(default_factory=dict)
-    peaks: Mapping[int, SegmentRates] = field(default_factory=dict)
+    peaks: Mapping[int, Sequence[Peak]] = field(default_factory=dict)
     max_buckets: int = buckets.MAX_PER_SEGMENT
     setbacks: Setbacks = field(default_factory=dict)
 
@@ -102,9 +102,20 @@ class View:
 
     def with_peak(self, segment_id: int) -> Rates:
         """Give what a merge counts a known segment with: its demand, or the peak that was not long ago."""
-        demand = self.demand[segment_id]
-        peak = self.snapshot.peaks.get(segment_id) if self.policy.merge_peak_seconds else None
-        return highest(demand, peak.values) if peak else demand
+        return self._with_peaks[segment_id]
+
+    @cached_property
+    def _with_peaks(self) -> Mapping[int, Rates]:
+        return {segment_id: self.with_peak_at(segment_id, self.now_ms) for segment_id in self.demand}
+
+    def with_peak_at(self, segment_id: int, at_ms: int) -> Rates:
+        """Give what a merge would count a known segment with at an instant, if its load stays as it is."""
+        found = self.demand[segment_id]
+        if self.policy.merge_peak_seconds:
+            for peak in self.snapshot.peaks.get(segment_id, ()):
+                if peak.until_ms > at_ms:
+                    found = highest(found, peak.rates.values)
+        return found
 
     @cached_property
     def scores(self) -> Mapping[int, float]:

@@ -147,7 +147,8 @@ class Wish:
 class Decision:
     """What to do now, the rule behind it or the first guard that held one back, and the reasoning.
 
-    `actions` are on disjoint segments, `fired_by` has the margin of each. `rule` is that of the first.
+    `actions` are on disjoint segments, `fired_by` has the margin of each. `rule` is that of the first, and
+    `held_by` what holds back the rules that come before it.
     """
 
     rule: str

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
 from scalable.domain.errors import LoadReportUnreadable
 
 DEFAULT_CHANGE_THRESHOLD = 0.25
+MOST = sys.float_info.max
 METRICS = ("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut")
 
 
@@ -56,9 +58,17 @@ class Trend:
     slopes: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
     def ahead(self, seconds: float) -> SegmentRates:
-        """Extend the line so far into the future; a rate does not fall below zero."""
+        """Extend the line so far into the future; a rate does not fall below zero, and stays finite."""
         pairs = zip(self.rates.values, self.slopes, strict=True)
-        return SegmentRates(*(max(0.0, rate + slope * seconds) for rate, slope in pairs))
+        return SegmentRates(*(min(max(0.0, rate + slope * seconds), MOST) for rate, slope in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """The rates of a minute that was busier than all since, and until when it counts as recent."""
+
+    rates: SegmentRates
+    until_ms: int
 
 
 def is_material(

@@ -1,6 +1,6 @@
 """What the load pipeline reports and what is read of it (PIP-483, Load reporting)."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -95,8 +95,8 @@ def report_tiles(*, tiles: Sequence[Mapping[str, Any]]) -> ReportOutcome:
 
     A repeat replaces what was there, unless that was observed for longer: a pipeline that began anew may have
     seen a part of its first minute. A minute that its ring has let go changes nothing: what was rolled up of
-    it could not be made anew. Sealed segments count: their last minute is reported after the seal. Raises
-    LoadReportUnreadable.
+    it could not be made anew. Sealed segments count, and pruned ones: their last minute is reported after the
+    seal. Raises LoadReportUnreadable.
     """
     latest = {((tile.incarnation, tile.segment_id), tile.minute_ms): tile for tile in parse_tiles(tiles)}
     names = store.topic_names(store.lock_topics({tile.incarnation for tile in latest.values()}))

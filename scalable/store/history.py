@@ -40,6 +40,17 @@ def holding(incarnation: int, hash16: int, *, limit: int) -> list[PastSegment]:
     return _views(rows[:limit])
 
 
+def ranges(refs: Collection[tuple[int, int]]) -> dict[tuple[int, int], HashRange]:
+    """The hash ranges of those of these segments, by topic and id, that are remembered as pruned."""
+    if not refs:
+        return {}
+    rows = PrunedSegment.objects.filter(
+        topic_id__in={topic_id for topic_id, _ in refs}, segment_id__in={segment_id for _, segment_id in refs}
+    )
+    found = rows.values_list("topic_id", "segment_id", "hash_start", "hash_end")
+    return {(topic_id, segment_id): HashRange(start, end) for topic_id, segment_id, start, end in found}
+
+
 def owners(incarnation: int, segment_ids: Collection[int]) -> dict[tuple[int, int, int], str]:
     """Who reads these segments: consumers by subscription's id, segment and entry bucket."""
     rows = Assignment.objects.filter(

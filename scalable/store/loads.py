@@ -11,7 +11,7 @@ from django.db.models import Exists, Max, OuterRef, Q, Sum
 from scalable.domain.load import LoadRecord, SegmentRates
 from scalable.domain.names import TopicName
 from scalable.domain.segment import SegmentState
-from scalable.models import LoadTile, LoadWatermark, Segment, SegmentLoad, Topic
+from scalable.models import LoadTile, LoadWatermark, PrunedSegment, Segment, SegmentLoad, Topic
 from scalable.store.clock import milliseconds, moment
 
 SegmentRef = tuple[int, int]
@@ -80,11 +80,14 @@ def active_segments(incarnations: Collection[int]) -> set[SegmentRef]:
 
 
 def existing_segments(refs: Collection[SegmentRef]) -> set[SegmentRef]:
-    """Those of the segments that have a row, sealed ones too."""
-    rows = Segment.objects.filter(
-        topic_id__in={topic_id for topic_id, _ in refs}, segment_id__in={segment_id for _, segment_id in refs}
-    )
-    return set(rows.values_list("topic_id", "segment_id")) & set(refs)
+    """Those of the segments that have a row, sealed ones too, or are remembered as pruned."""
+    named = {
+        "topic_id__in": {topic_id for topic_id, _ in refs},
+        "segment_id__in": {segment_id for _, segment_id in refs},
+    }
+    rows = Segment.objects.filter(**named).values_list("topic_id", "segment_id")
+    pruned = PrunedSegment.objects.filter(**named).values_list("topic_id", "segment_id")
+    return {*rows, *pruned} & set(refs)
 
 
 def load_records(incarnations: Collection[int]) -> dict[SegmentRef, LoadRecord]:

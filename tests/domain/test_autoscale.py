@@ -1,6 +1,7 @@
 """The autoscaler's decision; numbers are those of Pulsar's test vectors, where PIP-483 agrees with them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -218,14 +219,24 @@ def test_cooldowns_are_part_of_the_snapshot_so_no_restart_forgets_them() -> None
     assert [decide(cold, NOW_MS + 1_000 * second).kind for second in (5, 299, 300)] == [None, None, "MERGE"]
 
 
-@pytest.mark.parametrize("split_held_by", ["cooldown", "cap"])
-def test_merges_are_looked_at_when_a_split_was_only_held_back(split_held_by: str) -> None:
-    loads = {0: load(20_000), 1: load(), 2: load()}
-    if split_held_by == "cooldown":
-        case = snapshot(3, loads, last_split_at_ms=NOW_MS - 1)
+@pytest.mark.parametrize("split_held_by", [GuardCode.SPLIT_COOLDOWN, GuardCode.MAX_SEGMENTS])
+@pytest.mark.parametrize(
+    "wanted",
+    [{"loads": {0: load(20_000), 1: load(), 2: load()}}, {"stream_consumers": {"s": 4}}],
+    ids=["by load", "by consumers"],
+)
+def test_a_merge_tells_what_held_back_the_split_that_comes_before_it(
+    split_held_by: GuardCode, wanted: dict[str, Any]
+) -> None:
+    case = snapshot(3, **wanted)
+    if split_held_by is GuardCode.SPLIT_COOLDOWN:
+        case = replace(case, last_split_at_ms=NOW_MS - 1)
     else:
-        case = snapshot(3, loads, {"maxSegments": 3})
-    fires(case, Merge((1, 2)), "cold")
+        case = replace(case, policy=replace(case.policy, max_segments=3))
+    decision = decide(case, NOW_MS)
+    assert (decision.kind, decision.rule) == ("MERGE", "cold")
+    assert guards(decision) == [split_held_by]
+    assert [guard["guard"] for guard in decision.explanation["heldBy"]] == [split_held_by.value]
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,15 @@ from scalable.domain.autoscale_cuts import balanced_cuts, hottest_part, isolatin
 from scalable.domain.decision import GuardCode
 from scalable.domain.keyspace import HashRange
 from scalable.domain.layout import Layout
-from scalable.domain.load import SegmentRates, Trend
+from scalable.domain.load import Peak, SegmentRates, Trend
 from tests.domain.autoscale_cases import MINUTE_MS, NOW_MS, OLD_MS, load, snapshot
 
 FULL = HashRange(0, 65_535)
+
+
+def peak(rate: float, until_ms: int = NOW_MS + 10 * MINUTE_MS) -> Peak:
+    """Give a peak of messages in."""
+    return Peak(SegmentRates(rate), until_ms)
 
 
 @pytest.mark.parametrize(
@@ -138,14 +143,22 @@ def test_runs_of_neighbours_merge_as_far_as_they_fit(
     assert merged or decision.held_by
 
 
-def test_a_peak_that_was_not_long_ago_holds_a_merge_back_until_it_is() -> None:
-    policy = {"mergeTargetShare": 0.5, "mergePeakSeconds": 600}
-    peaks = {0: SegmentRates(4_000), 1: SegmentRates(4_000)}
-    decision = decide(snapshot(2, policy=policy, peaks=peaks), NOW_MS)
+@pytest.mark.parametrize(("share", "high", "low"), [(0.5, 4_000, 2_000), (0, 1_000, 999)])
+def test_peaks_hold_a_merge_back_until_so_many_have_passed_that_the_rest_allows_it(
+    share: float, high: float, low: float
+) -> None:
+    policy = {"mergeTargetShare": share, "mergePeakSeconds": 600}
+    later = NOW_MS + 7 * MINUTE_MS
+    peaks = {
+        0: (peak(high * 2, NOW_MS + MINUTE_MS), peak(high, later), peak(low, later + MINUTE_MS)),
+        1: (peak(low, later + MINUTE_MS),),
+    }
+    case = snapshot(2, policy=policy, peaks=peaks)
+    decision = decide(case, NOW_MS)
     assert [guard.code for guard in decision.held_by] == [GuardCode.RECENT_PEAK]
-    assert decision.next_eligible_at_ms == NOW_MS + 10 * MINUTE_MS
-    low = {0: SegmentRates(2_000), 1: SegmentRates(2_000)}
-    assert decide(snapshot(2, policy=policy, peaks=low), NOW_MS).action == Merge((0, 1))
+    assert decision.next_eligible_at_ms == later
+    assert decide(case, later - 1).action is None
+    assert decide(case, later).action == Merge((0, 1))
 
 
 def test_a_split_provides_for_the_cooldown_that_it_begins() -> None:
@@ -225,6 +238,7 @@ def test_at_the_cap_cold_neighbours_make_room_for_a_hot_segment() -> None:
 
 rates = st.floats(0, 1e6)
 records = st.builds(load, rates, rates, rates, rates, st.integers(OLD_MS, NOW_MS))
+instants = st.integers(NOW_MS - MINUTE_MS, NOW_MS + 30 * MINUTE_MS)
 FRACTIONS = st.sampled_from([0.1, 0.5, 0.75, 1.0])
 
 
@@ -265,7 +279,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         draw(policies()),
         heat=draw(st.dictionaries(ids, heats, max_size=4)),
         trends=draw(st.dictionaries(ids, trends, max_size=4)),
-        peaks=draw(st.dictionaries(ids, st.builds(SegmentRates, rates))),
+        peaks=draw(st.dictionaries(ids, st.lists(st.builds(peak, rates, instants), max_size=3))),
         stream_consumers=draw(st.dictionaries(st.sampled_from("ab"), st.integers(0, 40))),
         load_known=draw(st.booleans()),
     )
@@ -301,7 +315,7 @@ def test_heat_is_summed_once_however_many_runs_may_merge() -> None:
             return super().get(key, default)
 
     segments = range(100)
-    peaks = {each: SegmentRates(10.0, 0, 0, 0) for each in segments}
+    peaks = {each: (peak(10),) for each in segments}
     heat = Heat(dict.fromkeys(segments, (1.0,) * 32))
     loads = {each: load(10) for each in segments}
     case = snapshot(100, loads, {"profile": "recommended"}, heat=heat, peaks=peaks)
