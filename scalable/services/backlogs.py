@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from scalable.domain.backlogs import Wait, drained_segments, waits
 from scalable.domain.cursors import cursor_names
+from scalable.domain.errors import BatchInvalid
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import CursorBacklog, SegmentKey, StoredBatch
@@ -174,16 +175,28 @@ def positions_of(cursors: Sequence[CursorBacklog]) -> list[int]:
 
 def pending_in(
     batch: StoredBatch, segment: Segment, standings: Sequence[Standing]
-) -> Iterator[tuple[int, Record]]:
-    """Give the records of a batch that their own entry buckets have not acknowledged, with their offsets."""
-    records = decode_batch(batch.payload)
-    buckets = [0] * len(records)
-    if len(standings) > 1:
-        found = places(batch.payload, base_offset=batch.base_offset)
-        buckets = [bisect_right(segment.entry_bucket_splits, place) for place in found]
-    for offset, (record, bucket) in enumerate(zip(records, buckets, strict=True), batch.base_offset):
-        if standings[bucket].lacks(offset):
+) -> Iterator[tuple[int, Record | None]]:
+    """Give the records of a batch that their own entry buckets have not acknowledged, with their offsets.
+
+    One that cannot be read, for all its checksums, is another client's fault and delivered all the same: its
+    messages have no record here, and count until every entry bucket has acknowledged them.
+    """
+    try:
+        records: Sequence[Record | None] = decode_batch(batch.payload)
+        asked: list[tuple[Standing, ...]] = [(each,) for each in _standings_of(batch, segment, standings)]
+    except BatchInvalid:
+        records, asked = [None] * batch.count, [tuple(standings)] * batch.count
+    for offset, (record, whose) in enumerate(zip(records, asked, strict=True), batch.base_offset):
+        if any(each.lacks(offset) for each in whose):
             yield offset, record
+
+
+def _standings_of(batch: StoredBatch, segment: Segment, standings: Sequence[Standing]) -> Sequence[Standing]:
+    """Give for each record of a batch where its entry bucket stands; raises BatchInvalid."""
+    if len(standings) == 1:
+        return [standings[0]] * batch.count
+    found = places(batch.payload, base_offset=batch.base_offset)
+    return [standings[bisect_right(segment.entry_bucket_splits, place)] for place in found]
 
 
 class Look:

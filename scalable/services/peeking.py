@@ -84,7 +84,7 @@ def _messages(subscription: SubscriptionView, one: SegmentBacklog, look: Look) -
         for batch in look.batches(key, begin, before=end):
             header = decode_header(batch.payload)
             for offset, record in pending_in(batch, one.segment, standings):
-                if begin <= offset < end:
+                if record is not None and begin <= offset < end:
                     yield PeekedMessage(
                         key.segment_id, offset, record, header.published_at_ms, header.deliver_at_ms
                     )
