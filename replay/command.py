@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         setup = Setup(**{number.name: getattr(options, number.name) for number in fields(Setup)})
         if options.study:
-            print(_study(options)(setup), end="")
+            for lines in _study(options)(setup):
+                print(lines, end="", flush=True)
             return 0
         return _play(options, setup, _override(options.policy))
     except (TraceUnreadable, ScalableError, ValueError, OSError) as error:
@@ -71,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
 
 
-def _study(options: argparse.Namespace) -> Callable[[Setup], str]:
+def _study(options: argparse.Namespace) -> Callable[[Setup], Iterator[str]]:
     """Give a study, which chooses traces, rules and keys itself; raises ValueError for others."""
     usual = parser().parse_args([])
     extra = [f"--{name}" for name in CHOICES if getattr(options, name) != getattr(usual, name)]
