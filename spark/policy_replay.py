@@ -181,11 +181,8 @@ def run(session: SparkSession, options: argparse.Namespace) -> Result:
     rows = in_namespace(
         read_history(session, options.history, first=options.day, last=last), options.namespace
     )
-    setup = Setup(
-        capacity=options.capacity, max_segments=options.max_segments, warm_up_seconds=options.warm_up_seconds
-    )
     candidates = candidates_of(options.profile or RULES, options.policy)
-    results = replay_topics(rows, candidates, setup).cache()
+    results = replay_topics(rows, candidates, _setup(options)).cache()
     # Not coalesced: one task would then play all the topics.
     ordered = results.repartition(1).sortWithinPartitions("topic", "policy")
     output = options.into or f"{options.output}/{options.namespace or 'all'}/{options.day}-{last}"
@@ -193,6 +190,13 @@ def run(session: SparkSession, options: argparse.Namespace) -> Result:
     ordered.write.mode("overwrite").csv(f"{output}/results.csv", header=True)
     policies = compare(results).orderBy("policy").toArrow().to_pylist()
     return {"results": output, "files": ["results.csv"], "policies": policies}
+
+
+def _setup(options: argparse.Namespace) -> Setup:
+    """Give the set-up of the replays; raises ValueError for a number out of its bounds."""
+    return Setup(
+        capacity=options.capacity, max_segments=options.max_segments, warm_up_seconds=options.warm_up_seconds
+    )
 
 
 def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> argparse.Namespace:
@@ -211,9 +215,11 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     add("--warm-up-seconds", type=float, default=0.0, help="so long at the start nothing is counted")
     into_option(parser)
     options = parser.parse_args(arguments)
-    if not (options.capacity > 0 and options.max_segments > 0):
-        parser.error("--capacity and --max-segments must be above 0")
     check_namespace(parser, options.namespace)
+    try:
+        _setup(options)
+    except ValueError as error:
+        parser.error(str(error))
     try:
         options.policy = read_policies(options.policy)
     except (ScalableError, OSError, ValueError) as error:
