@@ -96,7 +96,7 @@ def test_the_pages_need_nobody_elses_server(db: None) -> None:
     page = Rest().call("GET", "/docs").content.decode()
     assert "://" not in page
     assets = re.findall(r'(?:href|src)="/static/([^"]+)"', page)
-    assert len(assets) == 7
+    assert len(assets) == 8
     assert not re.search(r"<script(?![^>]* src=)", page)
     assert all(finders.find(asset) for asset in assets)
 
