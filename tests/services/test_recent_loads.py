@@ -71,13 +71,14 @@ def read(topic: TopicView) -> Snapshot:
     return read_many([topic])[0]
 
 
-def read_many(given: Iterable[TopicView]) -> list[Snapshot]:
+def read_many(given: Iterable[TopicView], *, now_ms: int | None = None) -> list[Snapshot]:
     """Read it for many topics at once."""
-    return read_views([topics.get_topic(name=each.name) for each in given])
+    return read_views([topics.get_topic(name=each.name) for each in given], now_ms=now_ms)
 
 
-def read_views(views: Sequence[TopicView]) -> list[Snapshot]:
-    found = read_inputs(views, now_ms=milliseconds(timezone.now()), complain=_fail)
+def read_views(views: Sequence[TopicView], *, now_ms: int | None = None) -> list[Snapshot]:
+    moment_ms = milliseconds(timezone.now()) if now_ms is None else now_ms
+    found = read_inputs(views, now_ms=moment_ms, complain=_fail)
     return [each.snapshot for each in found]
 
 
@@ -178,8 +179,11 @@ def test_what_is_known_of_a_topic_does_not_depend_on_those_that_are_read_with_it
         fill(view, newest_ms, segments=(10, 1_009), minutes=11, rate=1.0)
         report_minute(view, {0: 5_000.0}, newest_ms - 15 * MINUTE_MS)
         report_minute(view, {1: 9_000.0}, newest_ms - 40 * MINUTE_MS)
-    alone = [read_many([view])[0] for view in views]
-    together = read_many(views)
+    now_ms = milliseconds(
+        timezone.now()
+    )  # a minute that begins between two looks would change what is recent
+    alone = [read_many([view], now_ms=now_ms)[0] for view in views]
+    together = read_many(views, now_ms=now_ms)
     for one, other in zip(alone, together, strict=True):
         assert (one.heat, one.trends, one.peaks) == (other.heat, other.trends, other.peaks)
     assert highest(together[0]) == pytest.approx({0: 5_000, 1: 100})
