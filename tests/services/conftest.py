@@ -1,8 +1,9 @@
-"""Data planes inside the metadata database and outside it."""
+"""Data planes inside the metadata database and outside it; somebody else's transaction."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from django.db import connection
 
 from scalable.segments.memory import MemorySegments
 from scalable.segments.port import SegmentPort
@@ -23,3 +24,17 @@ def external() -> Iterator[MemorySegments]:
     memory = MemorySegments()
     with use_port(memory):
         yield memory
+
+
+@pytest.fixture
+def second_connection(transactional_db: None) -> Iterator[Callable[[str], None]]:
+    """A connection of somebody else, with a transaction open."""
+    other = connection.copy()
+    other.set_autocommit(False)
+
+    def execute(statement: str) -> None:
+        with other.cursor() as cursor:
+            cursor.execute(statement)
+
+    yield execute
+    other.close()

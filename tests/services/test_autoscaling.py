@@ -1,10 +1,9 @@
 """The autoscaler around the decision: who is due, what it is told, what it does and writes down."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
-from django.db import connection
 from django.utils import timezone
 
 from scalable.domain.names import TopicName
@@ -251,17 +250,3 @@ def test_a_locked_topic_is_passed_over_until_the_next_tick(second_connection: Ca
     assert evaluate_due_topics() == [free.incarnation]
     second_connection("ROLLBACK")
     assert evaluate_due_topics() == [busy.incarnation]
-
-
-@pytest.fixture
-def second_connection() -> Iterator[Callable[[str], None]]:
-    """A connection of somebody else, with a transaction open."""
-    other = connection.copy()
-    other.set_autocommit(False)
-
-    def execute(statement: str) -> None:
-        with other.cursor() as cursor:
-            cursor.execute(statement)
-
-    yield execute
-    other.close()

@@ -1,6 +1,6 @@
 """What a tick must not lose or be held up by: changes meanwhile, locked or failing topics, new settings."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import chain
@@ -26,20 +26,6 @@ from tests.services.test_autoscaling import (
 from tests.topology import ACTOR, make_topic
 
 UNREADABLE = {"maxSegments": "many"}
-
-
-@pytest.fixture
-def second_connection(transactional_db: None) -> Iterator[Callable[[str], None]]:
-    """A connection of somebody else, with a transaction open."""
-    other = connections["default"].copy()
-    other.set_autocommit(False)
-
-    def execute(statement: str) -> None:
-        with other.cursor() as cursor:
-            cursor.execute(statement)
-
-    yield execute
-    other.close()
 
 
 def evaluated_elsewhere(topic: TopicView) -> None:
