@@ -1,6 +1,7 @@
 """Load samples of a real node, read back from the system topic."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -17,6 +18,11 @@ from tests.api.peers import ask, batch, eventually, keys_in, socket
 NAME = TopicName("public", "default", "orders")
 PATH = "produce/public/default/orders"
 LOW, HIGH = HashRange(0, 0x7FFF), HashRange(0x8000, 0xFFFF)
+
+
+def now_ms() -> int:
+    """The clock that nodes read."""
+    return time.time_ns() // 1_000_000
 
 
 @pytest.fixture
@@ -46,7 +52,11 @@ async def samples_of(incarnation: int, *, until: int) -> list[dict[str, Any]]:
     """The samples of a topic, once there are as many."""
 
     async def look() -> list[dict[str, Any]]:
-        samples = [sample for message in await sample_messages() for sample in message["samples"]]
+        samples = [
+            {"atMs": message["atMs"], **sample}
+            for message in await sample_messages()
+            for sample in message["samples"]
+        ]
         found = [sample for sample in samples if sample["incarnation"] == incarnation]
         return found if len(found) >= until else []
 
@@ -59,12 +69,15 @@ async def test_counts_zeros_and_numbers(live_node: LiveNode, topic: topics.Topic
     hashes = [segment_hash(key_hash(key)) for key in keys]
     async with socket(live_node, PATH, producer="p") as peer:
         await peer.expect(Welcome)
+        sent_ms = now_ms()
         await peer.send(Publish(1, 0, False, batch(keys), count_parts(LOW, hashes)))
         await peer.expect(Receipt)
+        stored_ms = now_ms()
     first, second, busy, idle = await samples_of(topic.incarnation, until=4)
     assert {first["segmentId"], second["segmentId"]} == {0, 1}
     assert first["msgIn"] == second["msgIn"] == 0
-    assert (busy["segmentId"], busy["msgIn"], busy["intervalMs"], busy["windowMs"]) == (0, 40, 200, 2000)
+    assert (busy["segmentId"], busy["msgIn"], busy["everyMs"], busy["windowMs"]) == (0, 40, 200, 2000)
+    assert sent_ms <= busy["atMs"] - busy["intervalMs"] <= stored_ms  # it covers the time since the first count
     assert busy["parts"] == list(count_parts(LOW, hashes))
     looked_at = busy["hotKeys"]
     assert looked_at["seen"] == 40
