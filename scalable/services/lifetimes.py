@@ -31,7 +31,7 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveLifetimes:
-    """What holds for a topic, and whose setting it is."""
+    """What holds for a topic, or the topics of a namespace, and whose setting it is."""
 
     retention_seconds: Resolved[int]
     session_grace_seconds: Resolved[float]
@@ -44,7 +44,15 @@ def topic_lifetimes(*, name: TopicName) -> Lifetimes:
 
 def effective_lifetimes(*, name: TopicName) -> EffectiveLifetimes:
     """Give what holds for a topic; raises TopicNotFound."""
-    own, inherited = (Lifetimes(*row) for row in store.read_lifetimes(incarnation_of(name)))
+    return _effective(*(Lifetimes(*row) for row in store.read_lifetimes(incarnation_of(name))))
+
+
+def effective_namespace_lifetimes(*, tenant: str, namespace: str) -> EffectiveLifetimes:
+    """Give what holds for a namespace's topics that set nothing; raises NamespaceNotFound."""
+    return _effective(Lifetimes(), namespace_lifetimes(tenant=tenant, namespace=namespace))
+
+
+def _effective(own: Lifetimes, inherited: Lifetimes) -> EffectiveLifetimes:
     return EffectiveLifetimes(
         resolve(own.retention_seconds, inherited.retention_seconds, settings.SCALABLE_RETENTION_SECONDS),
         resolve(

@@ -38,7 +38,13 @@ def test_a_topic_over_its_namespace_over_the_default(db: None) -> None:
     assert rest.json(path) == {**unset, "effective": default}
     inherited = {"retentionSeconds": -1, "sessionGraceSeconds": 5.5}
     assert rest.call("POST", f"{NAMESPACES}/default/lifetimes", inherited).status_code == 204
-    assert rest.json(f"{NAMESPACES}/default/lifetimes") == inherited
+    assert rest.json(f"{NAMESPACES}/default/lifetimes") == {
+        **inherited,
+        "effective": {
+            "retentionSeconds": {"value": -1, "source": "namespace"},
+            "sessionGraceSeconds": {"value": 5.5, "source": "namespace"},
+        },
+    }
     assert rest.call("POST", path, {"retentionSeconds": 3600}).status_code == 204
     assert rest.json(path) == {
         **unset,
@@ -51,6 +57,7 @@ def test_a_topic_over_its_namespace_over_the_default(db: None) -> None:
     assert rest.call("DELETE", path).status_code == 204
     assert rest.call("DELETE", f"{NAMESPACES}/default/lifetimes").status_code == 204
     assert rest.json(path) == {**unset, "effective": default}
+    assert rest.json(f"{NAMESPACES}/default/lifetimes") == {**unset, "effective": default}
 
 
 @pytest.mark.parametrize(

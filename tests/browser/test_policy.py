@@ -169,7 +169,7 @@ async def test_a_namespace_sets_policy_retention_and_grace(console: Console) -> 
     assert console.call("GET", "namespaces/public/default/lifetimes")["retentionSeconds"] == 3600
     console.call("PUT", TOPIC)
     await console.open_topic("ruled")
-    await page.wait_for_selector('[data-field=retentionSeconds]:has-text("set by namespace")')
+    await page.wait_for_selector('[data-field=retentionSeconds]:has-text("set by its namespace")')
     assert (await page.locator(row("maxSegments")).inner_text()).split() == ["maxSegments", "12", "namespace"]
 
 

@@ -24,7 +24,7 @@ from scalable.domain.errors import (
 )
 from scalable.domain.lifetimes import Resolved
 from scalable.services import lifetimes, namespace_policies, namespaces
-from scalable.services.lifetimes import LONGEST_SECONDS, Lifetimes
+from scalable.services.lifetimes import LONGEST_SECONDS, EffectiveLifetimes, Lifetimes
 
 RetentionSeconds = Annotated[int, Meta(ge=-1, le=LONGEST_SECONDS)]
 GraceSeconds = Annotated[float, Meta(ge=0, le=LONGEST_SECONDS)]
@@ -50,8 +50,8 @@ class EffectiveBody(Body):
     source: Literal["topic", "namespace", "default"]
 
 
-class TopicLifetimesBody(LifetimesBody, kw_only=True):
-    """What a topic sets, and what holds for it."""
+class LifetimesShownBody(LifetimesBody, kw_only=True):
+    """What a topic or namespace sets, and what holds for it."""
 
     effective: dict[str, EffectiveBody]
 
@@ -64,7 +64,7 @@ class TopicLifetimesView(DoorView):
         "GET": Door(
             summary="Get how long a topic keeps messages and sessions",
             right=Right.LOOKUP,
-            answers={200: TopicLifetimesBody},
+            answers={200: LifetimesShownBody},
             errors=(TopicNotFound,),
         ),
         "POST": Door(
@@ -84,13 +84,8 @@ class TopicLifetimesView(DoorView):
 
     def get(self, request: Request, **path: str) -> Response:
         name = topic_of(path)
-        effective = lifetimes.effective_lifetimes(name=name)
-        body = _body(lifetimes.topic_lifetimes(name=name))
-        body["effective"] = {
-            "retentionSeconds": _effective(effective.retention_seconds),
-            "sessionGraceSeconds": _effective(effective.session_grace_seconds),
-        }
-        return Response(body)
+        own, effective = lifetimes.topic_lifetimes(name=name), lifetimes.effective_lifetimes(name=name)
+        return Response(_shown(own, effective))
 
     def post(self, request: Request, **path: str) -> Response:
         given = _given(request)
@@ -110,7 +105,7 @@ class NamespaceLifetimesView(DoorView):
         "GET": Door(
             summary="Get how long the topics of a namespace keep messages and sessions",
             right=Right.LOOKUP,
-            answers={200: LifetimesBody},
+            answers={200: LifetimesShownBody},
             errors=(NamespaceNotFound,),
         ),
         "POST": Door(
@@ -129,7 +124,9 @@ class NamespaceLifetimesView(DoorView):
     }
 
     def get(self, request: Request, **path: str) -> Response:
-        return Response(_body(lifetimes.namespace_lifetimes(**namespace_of(path))))
+        where = namespace_of(path)
+        effective = lifetimes.effective_namespace_lifetimes(**where)
+        return Response(_shown(lifetimes.namespace_lifetimes(**where), effective))
 
     def post(self, request: Request, **path: str) -> Response:
         given = _given(request)
@@ -200,6 +197,14 @@ def _body(own: Lifetimes) -> dict[str, object]:
         "retentionSeconds": own.retention_seconds,
         "sessionGraceSeconds": own.session_grace_seconds,
     }
+
+
+def _shown(own: Lifetimes, effective: EffectiveLifetimes) -> dict[str, object]:
+    holds = {
+        "retentionSeconds": _effective(effective.retention_seconds),
+        "sessionGraceSeconds": _effective(effective.session_grace_seconds),
+    }
+    return _body(own) | {"effective": holds}
 
 
 def _effective(resolved: Resolved[int] | Resolved[float]) -> dict[str, object]:

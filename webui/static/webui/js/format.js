@@ -78,3 +78,6 @@ export function drawing(tag, attributes = {}, text) {
   if (text !== undefined) made.textContent = text;
   return made;
 }
+
+/** A name like splitMsgRateInThreshold, so that it breaks between its words and not within one. @param {string} name */
+export const words = (name) => name.split(/(?=[A-Z])/).flatMap((word, at) => (at ? [element("wbr"), word] : [word]));

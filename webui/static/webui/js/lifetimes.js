@@ -35,11 +35,11 @@ export class Lifetimes {
     }
   }
 
-  /** What holds and who set it; a namespace knows only what it sets itself. */
+  /** What holds and who set it. */
   said(name) {
-    const effective = this.body.effective?.[name];
-    if (effective) return `${lasting(name, effective.value)}, set by ${effective.source}`;
-    return this.body[name] === null ? "as the installation has it" : `${lasting(name, this.body[name])}, set here`;
+    const { value, source } = this.body.effective[name];
+    if (this.body[name] !== null) return `${lasting(name, value)}, set here`;
+    return source === "default" ? `${lasting(name, value)}, the default` : `${lasting(name, value)}, set by its ${source}`;
   }
 
   open() {

@@ -3,7 +3,7 @@
 import { ApiError, call, get } from "./api.js";
 import { decisionParts } from "./decisions.js";
 import { ask, changing } from "./dialogs.js";
-import { element } from "./format.js";
+import { element, words } from "./format.js";
 import { trouble } from "./freshness.js";
 import { control, differences, draftOf, grouped, matters, overrideOf, plain, shown, unitOf } from "./policy_fields.js";
 import { renew } from "./renew.js";
@@ -50,7 +50,7 @@ export class Policy {
     banner.textContent = `It contradicts itself, so that nothing is scaled: ${violations.join("; ")}.`;
     const rows = grouped(this.effective).flatMap(([, fields]) => fields).filter((name) => this.all.checked || matters(name, this.effective));
     renew(document.getElementById("policy-rows"), rows.map((name) => element("tr", { "data-key": name, "data-field": name },
-      element("td", {}, name), element("td", { class: "number" }, shown(name, policy[name])),
+      element("td", {}, ...words(name)), element("td", { class: "number" }, shown(name, policy[name])),
       element("td", {}, element("span", { class: sources[name] === this.subject.level ? "source own" : "source" }, sources[name])))));
     this.edit.disabled = false;
     changing(this.edit);
@@ -104,7 +104,7 @@ class Edit {
 
   line(name) {
     const input = control(name, this.draft[name] ?? "", this.known.policy[name], this.owner.profiles);
-    return element("div", { class: "field", "data-field": name }, element("label", { for: input.id }, name, ...(unitOf(name) ? [" ", element("span", { class: "note" }, unitOf(name))] : [])), input,
+    return element("div", { class: "field", "data-field": name }, element("label", { for: input.id }, ...words(name), ...(unitOf(name) ? [" ", element("span", { class: "note" }, unitOf(name))] : [])), input,
       element("span", { class: "note", id: `policy-source-${name}` }),
       element("button", { type: "button", class: "quiet small", "data-role": "inherit", "aria-label": `Inherit ${name}`, onclick: () => this.inherit(name) }, "Inherit"));
   }
