@@ -20,7 +20,7 @@ from typing import Any
 
 from celery.signals import worker_shutting_down
 from django.conf import settings
-from django.db import Error
+from django.db import Error, InterfaceError, InternalError, OperationalError
 
 from scalable.domain.errors import JobBusy, JobNotFound
 from scalable.domain.jobs import Counts, JobKind, JobState
@@ -36,6 +36,8 @@ LONGEST_SECONDS = 6 * 3600
 TOO_LONG = "it ran for longer than six hours"
 PATIENCE_SECONDS = 30
 POLL_SECONDS = 0.5
+DATABASE_PATIENCE_SECONDS = 600
+"""So long the end of a job waits for a database that is away; without its end it would be done again."""
 BEAT = "beat"
 RESULT_OPTIONS: Mapping[str, str] = {
     "day": "--day",
@@ -159,7 +161,22 @@ class _Run:
 
     def _end(self, state: JobState, *, result: Mapping[str, Any] | None = None, error: str = "") -> None:
         logger.info("job %s (%s): %s %s", self._job.job_id, self._job.kind, state, error)
-        jobs.end_job(job_id=self._job.job_id, runner=self._runner, state=state, result=result, error=error)
+        gives_up_at = time.monotonic() + DATABASE_PATIENCE_SECONDS
+        while not self._is_ended(state, result, error):
+            if time.monotonic() >= gives_up_at or _shutting_down.wait(POLL_SECONDS):
+                logger.error("The end of job %s is not written: it will be done again", self._job.job_id)
+                return
+
+    def _is_ended(self, state: JobState, result: Mapping[str, Any] | None, error: str) -> bool:
+        """Write down how the job ended; False while the database is away. It may be told twice."""
+        try:
+            jobs.end_job(
+                job_id=self._job.job_id, runner=self._runner, state=state, result=result, error=error
+            )
+        except (OperationalError, InterfaceError, InternalError) as away:
+            logger.warning("The end of job %s is not written yet: %s", self._job.job_id, away)
+            return False
+        return True
 
 
 def arguments_of(job: JobView) -> list[str]:

@@ -1,10 +1,12 @@
 """Batch jobs that a worker does: they run as processes, and their rows tell how they ended."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 from pytest_django import Settings
 
 from launch.java import java_environment
@@ -57,6 +59,40 @@ def test_a_job_that_fails_says_why(data: Path) -> None:
     assert ended.state is JobState.FAILED
     assert str(spark_jobs.history()) in ended.error
     assert services.start_job(kind=JobKind.DAILY_REPORT, options={}, actor="test").state is JobState.QUEUED
+
+
+CUTS = 2
+
+
+@pytest.fixture
+def ends_cut_off(transactional_db: None) -> Iterator[None]:
+    """Cut the connection that writes the end of a job, so many times: a sequence outlives what is undone."""
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE SEQUENCE ends_written")
+        cursor.execute(
+            "CREATE FUNCTION cut_off() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" IF nextval('ends_written') <= {CUTS} THEN PERFORM pg_terminate_backend(pg_backend_pid());"
+            " END IF; RETURN NEW; END $$"
+        )
+        cursor.execute(
+            "CREATE TRIGGER cut_off BEFORE UPDATE ON scalable_sparkjob FOR EACH ROW"
+            " WHEN (NEW.ended_at IS NOT NULL) EXECUTE FUNCTION cut_off()"
+        )
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP FUNCTION cut_off CASCADE")
+        cursor.execute("DROP SEQUENCE ends_written")
+
+
+def test_the_end_of_a_job_waits_for_a_database_that_is_away(data: Path, ends_cut_off: None) -> None:
+    job = services.start_job(kind=JobKind.DAILY_REPORT, options={}, actor="test")
+    jobs.run_spark_job(job.job_id)
+    ended = services.get_job(job_id=job.job_id)
+    assert (ended.state, ended.attempts) == (JobState.FAILED, 1)
+    assert str(spark_jobs.history()) in ended.error
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT last_value FROM ends_written")
+        assert cursor.fetchone() == (CUTS + 1,)
 
 
 def test_a_job_that_takes_too_long_is_cancelled_and_says_so(
