@@ -3,6 +3,7 @@
 A secret's value is never part of the error.
 """
 
+import ipaddress
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ FLAGS = {
     **dict.fromkeys(("1", "true", "yes", "on"), True),
     **dict.fromkeys(("0", "false", "no", "off"), False),
 }
+# Later moments and longer times are beyond calendars, databases and timers somewhere.
+MOST_SECONDS = 100 * 366 * 86_400
+MOST_WHOLE = 2**31 - 1
 T = TypeVar("T")
 
 
@@ -34,19 +38,18 @@ def flag(name: str, default: bool) -> bool:
 
 
 def number(name: str, default: float, *, least: float = 0) -> float:
-    """Read a number from `least` on. Raises ImproperlyConfigured."""
+    """Read a number from `least` to a hundred years in seconds. Raises ImproperlyConfigured."""
     value = _read(name, float, default, "it is no number")
-    if not (math.isfinite(value) and value >= least):
-        raise _unreadable(name, f"it is not a number from {least:g} on", text(name))
+    if not (math.isfinite(value) and least <= value <= MOST_SECONDS):
+        raise _unreadable(name, f"it is not a number from {least:g} to {MOST_SECONDS}", text(name))
     return value
 
 
-def whole(name: str, default: int, *, least: int = 0, most: int | None = None) -> int:
+def whole(name: str, default: int, *, least: int = 0, most: int = MOST_WHOLE) -> int:
     """Read a whole number from `least` to `most`. Raises ImproperlyConfigured."""
     value = _read(name, int, default, "it is no whole number")
-    if value < least or (most is not None and value > most):
-        limits = f"from {least} on" if most is None else f"from {least} to {most}"
-        raise _unreadable(name, f"it is not a whole number {limits}", text(name))
+    if not least <= value <= most:
+        raise _unreadable(name, f"it is not a whole number from {least} to {most}", text(name))
     return value
 
 
@@ -62,6 +65,21 @@ def choice(name: str, default: str, known: Sequence[str]) -> str:
 def names(name: str, default: str) -> list[str]:
     """Read a list with commas."""
     return [part.strip() for part in text(name, default).split(",") if part.strip()]
+
+
+def networks(name: str, default: str) -> list[str]:
+    """Read a list of IP addresses and networks, or `*` alone. Raises ImproperlyConfigured."""
+    found = names(name, default)
+    if found == ["*"]:
+        return found
+    for each in found:
+        try:
+            ipaddress.ip_network(each)
+        except ValueError as error:
+            raise _unreadable(
+                name, f"it lists what is no address such as 10.1.0.7 or 10.1.0.0/16: {error}", text(name)
+            ) from None
+    return found
 
 
 def origins(name: str) -> list[str]:

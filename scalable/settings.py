@@ -6,18 +6,21 @@ node that serves gets `DATABASE_URL`, `REDIS_URL` and the secrets from its super
 
 import os
 import secrets
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
 from scalable import environment as given
-from scalable.domain.broker_settings import change_threshold, policy_defaults
+from scalable.domain.broker_settings import CHANGE_THRESHOLD, SETTINGS, change_threshold, policy_defaults
+from scalable.domain.errors import PolicyInvalid, PolicyUnreadable
 from scalable.wire.batch_header import MAX_BATCH_BYTES
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 MIB = 1024 * 1024
+T = TypeVar("T")
 
 
 def _database(url: str, *, pool_size: int) -> dict[str, Any]:
@@ -45,6 +48,17 @@ def _database(url: str, *, pool_size: int) -> dict[str, Any]:
     }
 
 
+def _of_policies(read: Callable[[Mapping[str, str]], T]) -> T:
+    """Read what goes by the names of PIP-483; the error names the setting beside the field of a policy."""
+    try:
+        return read(os.environ)
+    except (PolicyUnreadable, PolicyInvalid) as error:
+        named = [name for name in (*SETTINGS, CHANGE_THRESHOLD) if os.environ.get(name)]
+        if isinstance(error, PolicyUnreadable):
+            named = [name for name in named if error.field in {name, SETTINGS.get(name)}]
+        raise ImproperlyConfigured(f"{', '.join(named)} cannot be read: {error}") from None
+
+
 # The product's own settings
 
 SCALABLE_DATA_DIR = Path(given.text("SCALABLE_DATA_DIR", str(BASE_DIR / ".data")))
@@ -59,7 +73,7 @@ _database_url = given.server("DATABASE_URL", "", ("postgresql", "postgres"))
 SCALABLE_DATABASE_GIVEN = bool(_database_url)
 SCALABLE_TOKEN_PUBLIC_KEY = given.public_key("SCALABLE_TOKEN_PUBLIC_KEY")
 SCALABLE_BEHIND_PROXY = given.flag("SCALABLE_BEHIND_PROXY", False)
-SCALABLE_PROXY_ADDRESSES = given.names("SCALABLE_PROXY_ADDRESSES", "127.0.0.1,::1")
+SCALABLE_PROXY_ADDRESSES = given.networks("SCALABLE_PROXY_ADDRESSES", "127.0.0.1,::1")
 SCALABLE_SUPERUSER_ROLES = given.names("SCALABLE_SUPERUSER_ROLES", "admin")
 SCALABLE_ACCESS_RESYNC_SECONDS = given.number("SCALABLE_ACCESS_RESYNC_SECONDS", 2, least=0.01)
 SCALABLE_LOGIN_ATTEMPTS = given.whole("SCALABLE_LOGIN_ATTEMPTS", 10, least=1)
@@ -72,7 +86,7 @@ SCALABLE_MAX_GRANTS = given.whole("SCALABLE_MAX_GRANTS", 100_000)
 SCALABLE_MAX_TOKENS = given.whole("SCALABLE_MAX_TOKENS", 100_000)
 SCALABLE_TOPICS_ENABLED = given.flag("SCALABLE_TOPICS_ENABLED", True)
 SCALABLE_READ_ONLY = given.flag("SCALABLE_READ_ONLY", False)
-SCALABLE_AUDIT_RETENTION_DAYS = given.whole("SCALABLE_AUDIT_RETENTION_DAYS", 365)
+SCALABLE_AUDIT_RETENTION_DAYS = given.whole("SCALABLE_AUDIT_RETENTION_DAYS", 365, most=36_600)
 SCALABLE_NODE_HEARTBEAT_SECONDS = given.number("SCALABLE_NODE_HEARTBEAT_SECONDS", 2, least=0.01)
 SCALABLE_NODE_TIMEOUT_SECONDS = given.number("SCALABLE_NODE_TIMEOUT_SECONDS", 10, least=0.01)
 SCALABLE_OPERATION_LEASE_SECONDS = given.number("SCALABLE_OPERATION_LEASE_SECONDS", 30, least=0.01)
@@ -80,14 +94,14 @@ SCALABLE_OPERATION_SWEEP_SECONDS = given.number("SCALABLE_OPERATION_SWEEP_SECOND
 SCALABLE_OPERATION_WAIT_SECONDS = given.number("SCALABLE_OPERATION_WAIT_SECONDS", 30)
 SCALABLE_SESSION_GRACE_SECONDS = given.number("SCALABLE_SESSION_GRACE_SECONDS", 60)
 SCALABLE_HANDOVER_SECONDS = given.number("SCALABLE_HANDOVER_SECONDS", 10)
-SCALABLE_RETENTION_SECONDS = given.whole("SCALABLE_RETENTION_SECONDS", 0)
+SCALABLE_RETENTION_SECONDS = given.whole("SCALABLE_RETENTION_SECONDS", 0, most=given.MOST_SECONDS)
 SCALABLE_AUTO_CREATE_TOPICS = given.flag("SCALABLE_AUTO_CREATE_TOPICS", False)
 SCALABLE_RETENTION_SWEEP_SECONDS = given.number("SCALABLE_RETENTION_SWEEP_SECONDS", 30, least=0.01)
 SCALABLE_ENTRY_BUCKET_BUDGET = given.whole("SCALABLE_ENTRY_BUCKET_BUDGET", 4, least=1)
 SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT = given.whole("SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT", 1_024, least=1)
 SCALABLE_AUTOSCALE_TICK_SECONDS = given.number("SCALABLE_AUTOSCALE_TICK_SECONDS", 1, least=0.01)
-SCALABLE_POLICY_DEFAULTS = policy_defaults(os.environ)
-SCALABLE_LOAD_CHANGE_THRESHOLD = change_threshold(os.environ)
+SCALABLE_POLICY_DEFAULTS = _of_policies(policy_defaults)
+SCALABLE_LOAD_CHANGE_THRESHOLD = _of_policies(change_threshold)
 SCALABLE_FLAP_WINDOW_SECONDS = given.number("SCALABLE_FLAP_WINDOW_SECONDS", 3_600)
 SCALABLE_METRICS_TOPICS = given.whole("SCALABLE_METRICS_TOPICS", 50)
 SCALABLE_METRICS_SEGMENTS = given.whole("SCALABLE_METRICS_SEGMENTS", 1_000)

@@ -12,22 +12,30 @@ from django.core.exceptions import ImproperlyConfigured
 
 from scalable import settings
 from scalable.domain.broker_settings import CHANGE_THRESHOLD, SETTINGS
-from scalable.domain.errors import ScalableError
 from spark.withheld import WITHHELD
 from tests.tidy.sources import ROOT
 
 FILE = ROOT / "scalable" / "settings.py"
 READERS = {
-    *("text", "number", "whole", "flag", "choice", "names", "origins", "site", "server"),
+    *("text", "number", "whole", "flag", "choice", "names", "networks", "origins", "site", "server"),
     *("secret", "public_key", "file"),
 }
 WITH_FILES = {"secret", "public_key"}
 FREE_TEXTS = {"SCALABLE_DATA_DIR", "SPARK_MASTER"}
 UNREADABLE = {
     "flag": ("ture", "2", "-", "null"),
-    "number": ("fast", "nan", "inf", "-1", "1s"),
-    "whole": ("many", "1.5", "-1", "1e3", "5MB"),
+    "number": ("fast", "nan", "inf", "-1", "1s", "1e18"),
+    "whole": ("many", "1.5", "-1", "1e3", "5MB", "9" * 20),
     "choice": ("JSONL", "loud"),
+    "networks": (
+        "proxy",
+        "10.1.0.0/33",
+        "10.1.0.7/16",
+        "10.1.0",
+        "*, 10.1.0.7",
+        "127.0.0.1:80",
+        "10.1.0.7 ::1",
+    ),
     "origins": ("topics.example.com", "https://a/path", "https://good.example, bad"),
     "site": ("127.0.0.1:8080", "ftp://host", "https://", "https://a:x", "https://a/b", "https://u@a"),
     "server": ("localhost:5432", "mysql://host/name", "http://host"),
@@ -111,8 +119,21 @@ def test_a_setting_that_cannot_be_read_ends_the_process_and_is_named(
 @pytest.mark.parametrize("name", sorted({*SETTINGS, CHANGE_THRESHOLD}))
 def test_so_does_a_default_of_policies(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("ture", "fast", "5parsecs"):
-        with pytest.raises(ScalableError):
+        with pytest.raises(ImproperlyConfigured, match=name):
             load(monkeypatch, **{name: value})
+
+
+def test_defaults_of_policies_that_contradict_each_other_are_all_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pytest.raises(ImproperlyConfigured, match="MaxSegments, scalableTopicMinSegments cannot be read"):
+        load(monkeypatch, scalableTopicMaxSegments="2", scalableTopicMinSegments="4")
+
+
+def test_proxies_are_addresses_networks_or_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("*", "10.1.0.7", "10.1.0.0/16,::1", "fd00::/8, 127.0.0.1"):
+        loaded = load(monkeypatch, SCALABLE_PROXY_ADDRESSES=value)["SCALABLE_PROXY_ADDRESSES"]
+        assert loaded == [each.strip() for each in value.split(",")]
 
 
 @pytest.mark.parametrize(
