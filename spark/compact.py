@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from spark.history import READ_SCHEMA, days_of, file_system, once
+from spark.history import READ_SCHEMA, days_of, file_system, once, parquet_files, recorded_files
 from spark.jobs import Result, job_parser, run_job
 
 _SCHEMA = READ_SCHEMA.rpartition(",")[0]
@@ -23,20 +23,23 @@ _SCRATCH = "_compacting"
 
 
 def compact(session: SparkSession, location: str, *, before: date) -> Result:
-    """Compact all days before a day; gives how many days, and files of them, became one file each."""
+    """Compact all days before a day; gives how many days, and files of them, became one file each.
+
+    Files that cannot be read stay where they are.
+    """
     files, directory = file_system(location)
     days = merged = 0
-    for day, path in list(days_of(files, directory)):
-        names = _files_of(files, path) if day < before else []
+    unreadable: list[str] = []
+    for day, path in sorted(days_of(files, directory)):
+        if day >= before or len(parquet_files(files, path)) < 2:
+            continue
+        recorded = recorded_files(location, first=day, last=day)
+        unreadable += recorded.unreadable
+        names = [name.rpartition("/")[2] for name in recorded.readable]
         if len(names) > 1:
             _compact_day(session, files, f"{location}/day={day}", path, names)
             days, merged = days + 1, merged + len(names)
-    return {"days": days, "files": merged}
-
-
-def _files_of(files: fs.FileSystem, path: str) -> list[str]:
-    infos = files.get_file_info(fs.FileSelector(path))
-    return sorted(info.base_name for info in infos if info.base_name.endswith(".parquet"))
+    return {"days": days, "files": merged, "unreadable": unreadable}
 
 
 def _compact_day(
@@ -45,8 +48,8 @@ def _compact_day(
     rows = once(session.read.schema(_SCHEMA).parquet(*(f"{location}/{name}" for name in names)))
     ordered = rows.coalesce(1).sortWithinPartitions("topic", "minute_ms", "segment_id")
     ordered.write.mode("overwrite").option("compression", "zstd").parquet(f"{location}/{_SCRATCH}")
-    (made,) = _files_of(files, f"{path}/{_SCRATCH}")
-    files.move(f"{path}/{_SCRATCH}/{made}", f"{path}/compacted-{made}")
+    (made,) = parquet_files(files, f"{path}/{_SCRATCH}")
+    files.move(made, f"{path}/compacted-{made.rpartition('/')[2]}")
     for name in names:
         files.delete_file(f"{path}/{name}")
     files.delete_dir(f"{path}/{_SCRATCH}")

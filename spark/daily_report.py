@@ -16,7 +16,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from spark.history import file_system, in_namespace, read_history
+from spark.history import file_system, in_namespace, read_recorded, recorded_files
 from spark.jobs import Result, check_namespace, into_option, job_parser, run_job, yesterday
 from spark.report_page import draw, page
 
@@ -24,6 +24,7 @@ SEGMENT_RATE = 10_000.0
 HOTTEST = 100
 DRAWN_TOPICS = 6
 PARTS = 32
+MINUTES_OF_DAY = 1_440
 _TOPIC = ("topic", "incarnation")
 _SEGMENT = (*_TOPIC, "segment_id")
 
@@ -132,6 +133,16 @@ def _part_edge(part: Column) -> Column:
     return sf.col("hash_start") + sf.ceil(part * size / PARTS)
 
 
+def hours_of(minutes: DataFrame) -> DataFrame:
+    """One row for each hour of a day: how many of its minutes have data, of any topic, and of how many."""
+    hour = sf.floor(sf.col("minute_ms") / 3_600_000) % 24
+    told = minutes.groupBy(hour.alias("hour")).agg(
+        sf.count_distinct("minute_ms").alias("minutes_with_data"), sf.count_distinct(*_TOPIC).alias("topics")
+    )
+    hours = minutes.sparkSession.range(24).select(sf.col("id").alias("hour"))
+    return hours.join(told, "hour", "left").fillna(0).orderBy("hour")
+
+
 def busiest_quarters(minutes: DataFrame, topics: DataFrame) -> DataFrame:
     """Load and segments by a quarter of an hour, of the topics with the most messages."""
     busiest = topics.orderBy(sf.desc("messages_in"), *_TOPIC).limit(DRAWN_TOPICS).select(*_TOPIC)
@@ -143,14 +154,15 @@ def busiest_quarters(minutes: DataFrame, topics: DataFrame) -> DataFrame:
 
 def report(session: SparkSession, options: argparse.Namespace) -> Result:
     """Write the report of a day; a report that was there is replaced."""
-    rows = read_history(session, options.history, first=options.day, last=options.day)
-    rows = in_namespace(rows, options.namespace).cache()
+    recorded = recorded_files(options.history, first=options.day, last=options.day)
+    rows = in_namespace(read_recorded(session, options.history, recorded), options.namespace).cache()
     minutes = topic_minutes(rows, options.segment_rate).cache()
     tables = {
         "topics": topics_of(minutes, options.segment_rate).cache(),
         "segments": hot_segments(rows).cache(),
         "keys": hot_keys(rows).cache(),
         "parts": hot_parts(rows).cache(),
+        "hours": hours_of(minutes).cache(),
     }
     output = options.into or f"{options.output}/day={options.day}/{options.namespace}".rstrip("/")
     for name, table in tables.items():
@@ -159,12 +171,17 @@ def report(session: SparkSession, options: argparse.Namespace) -> Result:
     shown = {name: table.limit(HOTTEST).toArrow().to_pylist() for name, table in tables.items()}
     picture = draw(busiest_quarters(minutes, tables["topics"]).toArrow().to_pylist(), options.segment_rate)
     title = f"Load of {options.namespace or 'all topics'} on {options.day}"
-    _write(f"{output}/report.html", page(title, shown, picture, segment_rate=options.segment_rate))
+    unreadable = list(recorded.unreadable)
+    text = page(title, shown, picture, segment_rate=options.segment_rate, unreadable=unreadable)
+    _write(f"{output}/report.html", text)
     return {
         "report": f"{output}/report.html",
         "files": ["report.html", *(f"{name}.csv" for name in tables)],
         "topics": tables["topics"].count(),
         "minutes": minutes.count(),
+        "minutesWithData": sum(row["minutes_with_data"] for row in shown["hours"]),
+        "minutesOfDay": MINUTES_OF_DAY,
+        "unreadable": unreadable,
     }
 
 

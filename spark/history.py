@@ -11,9 +11,10 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from itertools import groupby
+from itertools import compress, groupby
 from typing import Any
 
 import msgspec
@@ -65,7 +66,18 @@ READ_SCHEMA = (
     " mean array<float>, max array<float>, hash_start int, hash_end int, active_segments int,"
     " hot_keys array<struct<key string, count bigint>>, keys_seen bigint, keys_error bigint, day date"
 )
+REQUIRED = frozenset({"topic", "incarnation", "segment_id", "minute_ms", "observed_ms", *SCHEMA.names[5:9]})
+"""The columns that files of all versions have."""
+FOOTERS_AT_ONCE = 8
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedFiles:
+    """The files of some days, named below the history; those that cannot be read are left out by readers."""
+
+    readable: tuple[str, ...]
+    unreadable: tuple[str, ...]
 
 
 @dataclass
@@ -195,11 +207,62 @@ def write_file(files: fs.FileSystem, directory: str, name: str, table: pa.Table)
     files.move(partial, f"{directory}/{name}")
 
 
+def recorded_files(location: str, *, first: date, last: date) -> RecordedFiles:
+    """Look at the files of the days from `first` to `last`, both included, and whether they can be read."""
+    files, directory = file_system(location)
+    found = [
+        (path, f"day={day}/{path.rpartition('/')[2]}")
+        for day, of_day in sorted(days_of(files, directory))
+        if first <= day <= last
+        for path in parquet_files(files, of_day)
+    ]
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        sound = list(pool.map(lambda pair: _is_sound(files, pair[0]), found))
+    names = [name for _, name in found]
+    unreadable = tuple(name for name, is_sound in zip(names, sound, strict=True) if not is_sound)
+    if unreadable:
+        logger.warning("%d files of the history cannot be read: %s", len(unreadable), ", ".join(unreadable))
+    return RecordedFiles(tuple(compress(names, sound)), unreadable)
+
+
+def parquet_files(files: fs.FileSystem, directory: str) -> list[str]:
+    """Give the paths of a directory's files, without those that are not whole yet."""
+    infos = files.get_file_info(fs.FileSelector(directory))
+    whole = (info for info in infos if not info.base_name.startswith(("_", ".")))
+    return sorted(info.path for info in whole if info.base_name.endswith(".parquet"))
+
+
+def _is_sound(files: fs.FileSystem, path: str) -> bool:
+    """Tell whether a file has a footer, at its end, with the columns of the history.
+
+    A file that lost its end, as after a power cut, has none. Lists are compared as such: Spark and Arrow
+    name their elements differently.
+    """
+    try:
+        with files.open_input_file(path) as file:
+            schema = pq.read_schema(file)
+    except (OSError, pa.ArrowException):
+        return False
+    types = {name: schema.field(name).type for name in schema.names if name in SCHEMA.names}
+    same = (
+        found.id == wanted.id and (found == wanted or pa.types.is_list(wanted))
+        for name, found in types.items()
+        for wanted in (SCHEMA.field(name).type,)
+    )
+    return types.keys() >= REQUIRED and all(same)
+
+
+def read_recorded(session: SparkSession, location: str, recorded: RecordedFiles) -> DataFrame:
+    """Read the files that can be read; each minute of a segment once."""
+    if not recorded.readable:
+        return session.createDataFrame([], READ_SCHEMA)
+    reader = session.read.schema(READ_SCHEMA).option("basePath", location)
+    return once(reader.parquet(*(f"{location}/{name}" for name in recorded.readable)))
+
+
 def read_history(session: SparkSession, location: str, *, first: date, last: date) -> DataFrame:
     """Read the days from `first` to `last`, both included; each minute of a segment once."""
-    rows = session.read.schema(READ_SCHEMA).parquet(location)
-    rows = rows.where(sf.col("day").between(sf.lit(first), sf.lit(last)))
-    return once(rows)
+    return read_recorded(session, location, recorded_files(location, first=first, last=last))
 
 
 def in_namespace(rows: DataFrame, namespace: str) -> DataFrame:

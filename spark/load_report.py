@@ -139,7 +139,7 @@ class LoadReport:
             return
         try:
             self._history.write(update.minutes, now_ms=time.time_ns() // 1_000_000)
-        except (OSError, OverflowError, pa.ArrowException, ScalableError) as error:
+        except (OSError, OverflowError, TypeError, ValueError, pa.ArrowException, ScalableError) as error:
             logger.warning("%d minutes are missing in the history: %s", len(update.minutes), error)
 
     def _tell(self, update: LoadUpdate, batch_id: int, milliseconds: int) -> None:

@@ -30,7 +30,7 @@ from replay.traces import Series
 from scalable.domain.errors import ScalableError
 from scalable.domain.jobs import check_policies
 from scalable.domain.keyspace import KEYSPACE_SIZE
-from spark.history import in_namespace, read_history
+from spark.history import in_namespace, read_recorded, recorded_files
 from spark.jobs import TASKS_PER_CORE, Result, check_namespace, into_option, job_parser, run_job, yesterday
 
 MINUTE_MS = 60_000
@@ -178,9 +178,8 @@ def compare(results: DataFrame) -> DataFrame:
 def run(session: SparkSession, options: argparse.Namespace) -> Result:
     """Replay the days of a namespace, and write the results; those of the same days are replaced."""
     last = options.last_day or options.day
-    rows = in_namespace(
-        read_history(session, options.history, first=options.day, last=last), options.namespace
-    )
+    recorded = recorded_files(options.history, first=options.day, last=last)
+    rows = in_namespace(read_recorded(session, options.history, recorded), options.namespace)
     candidates = candidates_of(options.profile or RULES, options.policy)
     results = replay_topics(rows, candidates, _setup(options)).cache()
     # Not coalesced: one task would then play all the topics.
@@ -189,7 +188,8 @@ def run(session: SparkSession, options: argparse.Namespace) -> Result:
     ordered.write.mode("overwrite").parquet(f"{output}/results.parquet")
     ordered.write.mode("overwrite").csv(f"{output}/results.csv", header=True)
     policies = compare(results).orderBy("policy").toArrow().to_pylist()
-    return {"results": output, "files": ["results.csv"], "policies": policies}
+    unreadable = list(recorded.unreadable)
+    return {"results": output, "files": ["results.csv"], "policies": policies, "unreadable": unreadable}
 
 
 def _setup(options: argparse.Namespace) -> Setup:

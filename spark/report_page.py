@@ -19,25 +19,48 @@ _HEADINGS = {
     "segments": "Hot segments, by their highest minute",
     "keys": "Hot keys, by messages",
     "parts": "Hot parts of segments' ranges, by messages",
+    "hours": "Completeness: minutes of each hour that have data",
 }
 _STYLE = """body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#222}table{border-collapse:collapse}
 th,td{padding:.2rem .7rem;border-bottom:1px solid #ddd;text-align:right}
 th:first-child,td:first-child{text-align:left}
-.wide{overflow-x:auto}img{max-width:100%}"""
+.wide{overflow-x:auto}img{width:100%;min-width:44rem;max-width:70rem}p{max-width:60rem;overflow-wrap:anywhere}"""
 
 
-def page(title: str, tables: Mapping[str, Rows], picture: bytes, *, segment_rate: float) -> str:
-    """Write the page."""
+def page(
+    title: str,
+    tables: Mapping[str, Rows],
+    picture: bytes,
+    *,
+    segment_rate: float,
+    unreadable: Sequence[str] = (),
+) -> str:
+    """Write the page; `unreadable` are the files that it could not take account of."""
     image = base64.b64encode(picture).decode()
     drawn = (
-        f'<p><img alt="Load and segments by hour" src="data:image/png;base64,{image}"></p>' if picture else ""
+        f'<div class="wide"><img alt="Load and segments by hour" src="data:image/png;base64,{image}"></div>'
+        if picture
+        else ""
     )
     body = "".join(f"<h2>{_HEADINGS[name]}</h2>{_table(rows)}" for name, rows in tables.items())
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1><p>{_note(segment_rate)}</p>{drawn}{body}"
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
+        f"<p>{_completeness(tables.get('hours', ()), unreadable)}</p>"
+        f"<p>{_note(segment_rate)}</p>{drawn}{body}"
         "</body></html>\n"
     )
+
+
+def _completeness(hours: Rows, unreadable: Sequence[str]) -> str:
+    """Say of how much of the day the page tells."""
+    told = sum(hour["minutes_with_data"] for hour in hours)
+    of_day = 60 * len(hours)
+    text = f"{told:,} of the day's {of_day:,} minutes have data." if hours else ""
+    if unreadable:
+        text += f" Files that cannot be read are left out ({len(unreadable):,}): {', '.join(unreadable)}."
+    return escape(text, quote=False)
 
 
 def _note(segment_rate: float) -> str:

@@ -72,7 +72,14 @@ def test_the_daily_report_finds_what_is_hot_and_wasted(session: SparkSession, tm
     assert hottest["messages"] == pytest.approx(0.6 * 300 * 60 * 30)
     (csv,) = (output / "topics.csv").glob("*.csv")
     assert pa.csv.read_csv(csv)["topic"].to_pylist() == [first["topic"], second["topic"]]
+    assert (result["minutesWithData"], result["minutesOfDay"], result["unreadable"]) == (60, 1_440, [])
+    hours = pq.read_table(output / "hours.parquet").to_pylist()
+    told = [(hour["hour"], hour["minutes_with_data"], hour["topics"]) for hour in hours]
+    assert told == [(0, 60, 2), *((hour, 0, 0) for hour in range(1, 24))]
+    (csv,) = (output / "hours.csv").glob("*.csv")
+    assert pa.csv.read_csv(csv)["minutes_with_data"].to_pylist() == [60] + [0] * 23
     page = (output / "report.html").read_text()
+    assert "60 of the day's 1,440 minutes have data." in page
     assert "topic://public/default/b" in page
     assert "topic://public/other/c" not in page
     assert "data:image/png;base64," in page
@@ -128,7 +135,19 @@ def test_a_day_without_history_is_a_report_that_says_so(session: SparkSession, t
     history = record(tmp_path / "history", [minute("public/default/a", 0, 0, 1.0)])
     arguments = ["--day", str(DAY - timedelta(days=1)), "--history", str(history), "--output", str(tmp_path)]
     result = daily_report.report(session, daily_report.parse_options(arguments, {}))
-    assert "Nothing was recorded." in Path(result["report"]).read_text()
+    page = Path(result["report"]).read_text()
+    assert "Nothing was recorded." in page
+    assert "0 of the day's 1,440 minutes have data." in page
+
+
+def test_a_report_tells_which_files_it_could_not_read(session: SparkSession, tmp_path: Path) -> None:
+    history = record(tmp_path / "history", [minute("public/default/a", 0, 0, 1.0)])
+    (history / f"day={DAY}" / "<cut>.parquet").write_bytes(b"PAR1")
+    arguments = ["--day", str(DAY), "--history", str(history), "--output", str(tmp_path)]
+    result = daily_report.report(session, daily_report.parse_options(arguments, {}))
+    assert (result["topics"], result["unreadable"]) == (1, [f"day={DAY}/<cut>.parquet"])
+    told = f"Files that cannot be read are left out (1): day={DAY}/&lt;cut&gt;.parquet."
+    assert told in Path(result["report"]).read_text()
 
 
 def test_compaction_changes_nothing_that_is_read(session: SparkSession, tmp_path: Path) -> None:
@@ -142,12 +161,20 @@ def test_compaction_changes_nothing_that_is_read(session: SparkSession, tmp_path
 
     before = read()
     assert before["msg_rate_in"].to_pylist() == [float(number) for number in range(20)]
-    assert compact.compact(session, str(history), before=DAY) == {"days": 0, "files": 0}
+    assert compact.compact(session, str(history), before=DAY) == {"days": 0, "files": 0, "unreadable": []}
     tomorrow = DAY + timedelta(days=1)
-    assert compact.compact(session, str(history), before=tomorrow) == {"days": 1, "files": 3}
+    assert compact.compact(session, str(history), before=tomorrow) == {
+        "days": 1,
+        "files": 3,
+        "unreadable": [],
+    }
     assert read().equals(before)
     assert len(list((history / f"day={DAY}").iterdir())) <= 2  # the file, and the checksum that Spark makes
-    assert compact.compact(session, str(history), before=tomorrow) == {"days": 0, "files": 0}
+    assert compact.compact(session, str(history), before=tomorrow) == {
+        "days": 0,
+        "files": 0,
+        "unreadable": [],
+    }
 
 
 @pytest.mark.slow

@@ -1,19 +1,25 @@
 """The history of loads: what a minute's row holds, and that no minute is written or read twice."""
 
-from datetime import UTC, date, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from scalable.domain.load import SegmentRates
-from spark.history import LAYOUT_AGE_MS, LAYOUT_KEPT_MS, History, Layouts, read_history
+from spark.compact import compact
+from spark.history import LAYOUT_AGE_MS, LAYOUT_KEPT_MS, History, Layouts, read_history, recorded_files
+from spark.load_report import LoadReport
 from spark.rest import NodeClient, NodeRefused
-from spark.state import LoadState
+from spark.state import LoadState, LoadUpdate
+from spark.state_files import StateFiles
 from tests.spark.oracle import MINUTE_MS, SLOT_MS, Message, Oracle, make_messages, rows_of
 
 START_MS = 1_795_823_940_000
@@ -126,6 +132,81 @@ def test_a_name_that_is_none_has_no_layout(tmp_path: Path, topic: str) -> None:
     history_in(tmp_path).write([measured(NOW_MS, topic=topic), measured(NOW_MS)], now_ms=NOW_MS)
     found = {row["topic"]: row["active_segments"] for row in rows_in(tmp_path)}
     assert found == {topic: None, TOPIC: 2}
+
+
+ODD: Sequence[Any] = [
+    {"minuteMs": 10**30},
+    {"minuteMs": 2**63 - 1},
+    {"observedMs": 2**40},
+    {"msgRateIn": "fast"},
+    {"mean": 1.0},
+    {"hotKeys": [1]},
+    {"topic": "topic://public/default/\ud800"},
+    {"keysSeen": 2**63},
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_a_row_that_no_file_takes_holds_up_no_report(
+    tmp_path: Path, odd: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is worse than a gap in the history is a load report that ends, is started again, and ends."""
+    report = LoadReport(
+        node=Node("", ""),
+        reporter="test",
+        files=StateFiles(str(tmp_path / "state")),
+        status=tmp_path / "status.json",
+        history=history_in(tmp_path / "history"),
+    )
+    report._keep(LoadUpdate(watermark_ms=NOW_MS, minutes=[measured(NOW_MS, **odd)]))
+    assert "1 minutes are missing in the history" in caplog.text
+    report._keep(LoadUpdate(watermark_ms=NOW_MS, minutes=[measured(NOW_MS)]))
+    assert [row["topic"] for row in rows_in(tmp_path / "history")] == [TOPIC]
+
+
+UNREADABLE: Mapping[str, Callable[[bytes], bytes]] = {
+    "empty": lambda whole: b"",
+    "cut off": lambda whole: whole[: len(whole) // 2],
+    "without its last byte": lambda whole: whole[:-1],
+    "no Parquet": lambda whole: b"PAR1" * 100,
+}
+
+
+def spoil(directory: Path, name: str) -> None:
+    """Put a file there that cannot be read, made of one that can."""
+    whole = next(directory.glob("*.parquet")).read_bytes()
+    (directory / f"{name}.parquet").write_bytes(UNREADABLE[name](whole))
+
+
+def put(directory: Path, name: str, table: pa.Table) -> None:
+    """Put a file there."""
+    pq.write_table(table, directory / f"{name}.parquet")
+
+
+@pytest.mark.spark
+def test_files_that_cannot_be_read_are_left_out_and_told(session: SparkSession, tmp_path: Path) -> None:
+    history_in(tmp_path).write([measured(START_MS)], now_ms=NOW_MS)
+    (directory,) = tmp_path.iterdir()
+    whole = pq.read_table(next(directory.glob("*.parquet")), partitioning=None)
+    for name in UNREADABLE:
+        spoil(directory, name)
+    put(directory, "other types", whole.set_column(3, "minute_ms", pa.array(["now"])))
+    put(directory, "other lists", whole.set_column(9, "mean", pa.array([1.0])))
+    put(directory, "other columns", whole.select(["topic", "minute_ms"]))
+    put(directory, "of an earlier version", whole.drop_columns(["hot_keys", "keys_seen", "keys_error"]))
+    put(directory, "no rows", whole.slice(0, 0))
+    day = datetime.fromtimestamp(START_MS / 1000, UTC).date()
+    found = recorded_files(str(tmp_path), first=day, last=day)
+    odd = {*UNREADABLE, "other types", "other lists", "other columns"}
+    assert set(found.unreadable) == {f"{directory.name}/{name}.parquet" for name in odd}
+    (row,) = read_history(session, str(tmp_path), first=day, last=day).collect()
+    assert (row["topic"], row["minute_ms"], row["day"]) == (TOPIC, START_MS, day)
+    before = {path.name for path in directory.iterdir()}
+    told = compact(session, str(tmp_path), before=day + timedelta(days=1))
+    assert (told["files"], set(told["unreadable"])) == (3, set(found.unreadable))
+    assert before & {path.name for path in directory.iterdir()} == {f"{name}.parquet" for name in odd}
+    (again,) = read_history(session, str(tmp_path), first=day, last=day).collect()
+    assert again == row
 
 
 @pytest.mark.spark

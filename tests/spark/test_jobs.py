@@ -109,7 +109,7 @@ def test_every_job_runs_on_a_cluster(
     assert report["tasks"]["done"] == report["tasks"]["total"] > 0
     assert report["stages"]["done"] == report["stages"]["total"] > 0
     assert report["startedAtMs"] <= report["endedAtMs"] <= compaction["startedAtMs"]
-    assert compaction["result"] == {"days": 1, "files": 2}
+    assert compaction["result"] == {"days": 1, "files": 2, "unreadable": []}
     page = admin.job_file(report["jobId"], "report.html").decode()
     assert "topic://public/default/a" in page
     (topic,) = csv.DictReader(io.StringIO(admin.job_file(report["jobId"], "topics.csv").decode()))

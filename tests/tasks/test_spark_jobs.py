@@ -48,7 +48,7 @@ def test_the_daily_task_compacts_and_reports(data: Path) -> None:
     report, compaction = services.list_jobs(kind=None, state=None, limit=10, offset=0)
     assert {report.state, compaction.state} == {JobState.SUCCEEDED}, (report, compaction)
     assert {report.actor, compaction.actor} == {"beat"}
-    assert compaction.result == {"days": 1, "files": 2}
+    assert compaction.result == {"days": 1, "files": 2, "unreadable": []}
     assert services.read_file(job_id=report.job_id, file="report.html").startswith(b"<!doctype html>")
 
 
