@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from scalable.client.batches import MessageId
+from scalable.client.places import place_named
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import BucketKey
 from scalable.wire.batch import Record, decode_batch, decode_header
@@ -251,7 +252,8 @@ class Inbox:
         """Queue what was not received before; deliveries of a former ownership are dropped."""
         held = self.owned.get(BucketKey(delivery.segment_id, delivery.bucket))
         if held is not None and held.generation == delivery.generation:
-            held.deliver(delivery, self._topic)
+            with place_named(delivery.segment_id, delivery.base_offset):
+                held.deliver(delivery, self._topic)
 
     def next_message(self) -> Message | None:
         """Hand out a message, from another segment each time; None when nothing waits."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from scalable.client.batches import MessageId
+from scalable.client.places import place_named
 from scalable.domain.names import TopicName
 from scalable.wire.batch import Record, decode_batch, decode_header
 from scalable.wire.frames import MAX_ATTACHED, MAX_RANGES, Frame, NegativeAck, QueueAck, QueueDelivery, Renew
@@ -225,7 +226,8 @@ class QueueInbox:
     def _messages(self, segment: QueueSegment, delivery: QueueDelivery) -> Iterator[QueueMessage]:
         base = delivery.base_offset
         if segment.decoded is None or segment.decoded[0] != base:
-            segment.decoded = base, decode_batch(delivery.batch)
+            with place_named(delivery.segment_id, base):
+                segment.decoded = base, decode_batch(delivery.batch)
         records = segment.decoded[1]
         published_at_ms = decode_header(delivery.batch).published_at_ms
         for first, end, deliveries in delivery.ranges:
