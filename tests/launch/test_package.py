@@ -1,4 +1,4 @@
-"""What is installed with the product: the packages that the documents' examples import, and what they need."""
+"""What is installed with the product: packages that the documents' examples import, and what they need."""
 
 import ast
 import re
