@@ -1,12 +1,30 @@
 """One consumer of a QUEUE subscription with many segments at once: each gets its turn, in any order."""
 
-from launch.sandbox import LiveNode
+from contextlib import ExitStack
+
+import pytest
+from django.conf import settings
+
+from launch.sandbox import LiveNode, ProcessFactory
+from scalable.api.executor import WAITING_PER_THREAD
+from scalable.api.sockets.queue_gate import RECHECKS_PER_SECOND, Gates
+from scalable.domain.subscriptions import SubscriptionType
+from scalable.store.subscriptions import SubscriptionView
 from tests.api.peers import ask
-from tests.api.queues import make_queue, queue_peer
+from tests.api.queues import QueuePeer, Taken, make_queue, queue_peer
 from tests.topology import append_everywhere
 
 SEGMENTS = 40
 """Many more than a socket may read at once."""
+CROWD = WAITING_PER_THREAD + 100
+"""More than may wait for the one thread of a small node."""
+NEVER_MS = 3_600_000
+
+
+@pytest.fixture
+def small_node(processes: ProcessFactory) -> LiveNode:
+    """A node with one thread for services."""
+    return processes.node(SCALABLE_EXECUTOR_THREADS="1")
 
 
 async def test_every_segment_of_many_is_delivered_though_all_were_attached_at_once(
@@ -20,3 +38,30 @@ async def test_every_segment_of_many_is_delivered_though_all_were_attached_at_on
         assert {each.value.decode() for each in await a.take(SEGMENTS)} == first
         second = await ask(append_everywhere, topic, "second")
         assert {each.value.decode() for each in await a.take(SEGMENTS)} == second
+
+
+async def test_the_end_of_a_socket_gives_all_its_segments_back_however_many(small_node: LiveNode) -> None:
+    await ask(append_everywhere, await ask(make_queue, segments=CROWD), "one")
+    async with queue_peer(small_node, "a") as a:
+        lost = await take_from_all(a)
+    async with queue_peer(small_node, "b") as b:
+        again = await take_from_all(b)
+    assert {each.value for each in again} == {each.value for each in lost}
+    assert {each.deliveries for each in again} == {2}
+
+
+async def test_the_more_segments_a_node_hears_nothing_of_the_more_seldom_it_asks_for_each() -> None:
+    gates, subscription = Gates(), SubscriptionView(1, 1, "q", SubscriptionType.QUEUE, 0, 0)
+    few_seconds, crowd = gates.resync_seconds(), 10 * RECHECKS_PER_SECOND
+    with ExitStack() as joined:
+        for segment_id in range(crowd):
+            joined.enter_context(gates.join(subscription, segment_id))
+        assert gates.resync_seconds() == crowd / RECHECKS_PER_SECOND
+    assert gates.resync_seconds() == few_seconds == settings.SCALABLE_WATCH_RESYNC_SECONDS
+
+
+async def take_from_all(peer: QueuePeer) -> list[Taken]:
+    """One message of each segment of the crowd, claimed for long."""
+    for segment_id in range(CROWD):
+        await peer.attach(segment_id, ack_timeout_ms=NEVER_MS)
+    return await peer.take(CROWD)

@@ -7,12 +7,14 @@ is not enough, for another member could have read it somewhere.
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from scalable.api.errors import internal_error
 from scalable.api.node import node
 from scalable.api.sockets.queue_outcomes import united
+from scalable.api.sockets.some_at_once import some_at_once
 from scalable.domain.errors import (
     FrameInvalid,
     GenerationSuperseded,
@@ -89,7 +91,7 @@ class Acknowledgements:
         async with self._writing:
             self._any.clear()
             acks, self._waiting = self._waiting, {}
-            await asyncio.gather(*(self._write(ack) for ack in acks.values()))
+            await some_at_once(partial(self._write, ack) for ack in acks.values())
 
     async def _write(self, ack: Ack) -> None:
         try:

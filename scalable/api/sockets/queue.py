@@ -7,6 +7,7 @@ back, or the claim's time is over; the end of the socket gives everything back a
 import asyncio
 import uuid
 from collections.abc import Awaitable
+from functools import partial
 
 from django.conf import settings
 
@@ -20,6 +21,7 @@ from scalable.api.sockets.pages import Pages
 from scalable.api.sockets.queue_gate import gates
 from scalable.api.sockets.queue_outcomes import Outcomes, Range, united
 from scalable.api.sockets.queue_reader import QueueContext, QueueReader
+from scalable.api.sockets.some_at_once import some_at_once
 from scalable.domain.access import Right
 from scalable.domain.errors import (
     FrameInvalid,
@@ -151,8 +153,8 @@ class QueueSocket(FollowingSocket):
         if self._writer is not None:
             self._writer.cancel()
         readers = [*self._readers.values(), *self._leaving]
-        returns = [reader.give_back(count_delivery=not self._node_ends) for reader in readers]
-        await asyncio.gather(*returns, return_exceptions=True)
+        counted = not self._node_ends
+        await some_at_once(partial(reader.give_back, count_delivery=counted) for reader in readers)
 
     # Readers.
 
@@ -272,7 +274,7 @@ class QueueSocket(FollowingSocket):
             self._outcomes_waiting.clear()
             outcomes, self._outcomes = self._outcomes, {}
             self._waiting_ranges = 0
-            await asyncio.gather(*(self._write(*key, each) for key, each in outcomes.items()))
+            await some_at_once(partial(self._write, *key, each) for key, each in outcomes.items())
 
     async def _write(self, segment_id: int, reader: QueueReader | None, outcomes: Outcomes) -> None:
         for incarnation, ranges in outcomes.acknowledged.items():

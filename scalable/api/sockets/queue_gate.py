@@ -5,7 +5,7 @@ the line: consumers get their turns fairly, and however many wait, the data plan
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from django.conf import settings
@@ -16,6 +16,8 @@ from scalable.store.subscriptions import SubscriptionView
 
 ACKNOWLEDGED = "acknowledged"
 COALESCING_SECONDS = 0.005
+RECHECKS_PER_SECOND = 100
+"""Of segments that a node was told nothing about: with more than a few hundred each is asked more seldom."""
 CHUNK_ALONE = 500
 CHUNK_SHARED = 50
 """How many messages one turn may claim, depending on whether others on this node want some."""
@@ -32,8 +34,11 @@ class Turn:
 class SegmentGate:
     """One segment of one subscription, for as long as any consumer on this node has it attached."""
 
-    def __init__(self, subscription: SubscriptionView, segment_id: int) -> None:
+    def __init__(
+        self, subscription: SubscriptionView, segment_id: int, *, resync_seconds: Callable[[], float]
+    ) -> None:
         self.members = 0
+        self._resync_seconds = resync_seconds
         self._watching = ExitStack()
         self._watch = self._watching.enter_context(
             hub.watch(
@@ -75,7 +80,7 @@ class SegmentGate:
         await asyncio.sleep(self._asked_at + COALESCING_SECONDS - _now())
 
     def _pause_seconds(self) -> float:
-        resync_seconds = float(settings.SCALABLE_WATCH_RESYNC_SECONDS)
+        resync_seconds = self._resync_seconds()
         return (
             resync_seconds if self._due_at is None else min(resync_seconds, max(0.0, self._due_at - _now()))
         )
@@ -91,6 +96,10 @@ class Gates:
     def __init__(self) -> None:
         self._gates: dict[tuple[int, int], SegmentGate] = {}
 
+    def resync_seconds(self) -> float:
+        """How long a segment of which nothing is heard is left alone; longer, the more of them there are."""
+        return max(float(settings.SCALABLE_WATCH_RESYNC_SECONDS), len(self._gates) / RECHECKS_PER_SECOND)
+
     def acknowledged(self, subscription: SubscriptionView, segment_id: int) -> None:
         """Tell the gate, if this node has one, that messages of the segment were acknowledged."""
         gate = self._gates.get((subscription.subscription_id, segment_id))
@@ -101,7 +110,10 @@ class Gates:
     def join(self, subscription: SubscriptionView, segment_id: int) -> Iterator[SegmentGate]:
         """Stand at a segment's gate; the first to come opens it, the last to leave closes it."""
         key = (subscription.subscription_id, segment_id)
-        gate = self._gates.setdefault(key, self._gates.get(key) or SegmentGate(subscription, segment_id))
+        gate = self._gates.get(key)
+        if gate is None:
+            gate = SegmentGate(subscription, segment_id, resync_seconds=self.resync_seconds)
+            self._gates[key] = gate
         gate.members += 1
         try:
             yield gate

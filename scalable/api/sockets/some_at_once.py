@@ -1,0 +1,18 @@
+"""Many calls of one socket, a few at a time: one client's thousands must not fill the node's queue."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+
+CALLS_AT_ONCE = 16
+"""Enough to keep all threads of a node busy; the calls of others wait behind these, not behind thousands."""
+
+
+async def some_at_once(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
+    """Make all calls, `CALLS_AT_ONCE` at a time, and wait for them; what one raises is passed over."""
+    room = asyncio.Semaphore(CALLS_AT_ONCE)
+
+    async def make(call: Callable[[], Awaitable[None]]) -> None:
+        async with room:
+            await call()
+
+    await asyncio.gather(*map(make, calls), return_exceptions=True)
