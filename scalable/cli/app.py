@@ -35,6 +35,7 @@ from scalable.cli import (
 )
 from scalable.cli.output import INTERRUPTED, Output, report, report_mistake
 from scalable.cli.session import DEFAULT_URL, Session, default_config_file, find_token, read_config
+from scalable.cli.streams import drop_unwritten, open_closed_streams
 from scalable.client import ConnectionLost
 from scalable.domain.errors import ScalableError
 
@@ -115,6 +116,9 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except (ScalableError, ConnectionLost) as error:
         return report(error, as_json=as_json)
+    except OSError as error:
+        problem = click.ClickException(f"the output cannot be written: {error.strerror or error}")
+        return report_mistake(problem, as_json=as_json)
     return status if isinstance(status, int) else 0
 
 
@@ -127,4 +131,7 @@ def _wants_json(arguments: Sequence[str]) -> bool:
 
 def main() -> None:
     """Entry of the console script."""
-    sys.exit(run(sys.argv[1:]))
+    open_closed_streams()
+    status = run(sys.argv[1:])
+    drop_unwritten()
+    sys.exit(status)
