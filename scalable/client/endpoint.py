@@ -89,6 +89,8 @@ def _parsed(url: Urls) -> tuple[str, ...]:
     given = url.split(",") if isinstance(url, str) else url
     urls = tuple(dict.fromkeys(each.strip().rstrip("/") for each in given))
     for each in urls or ("",):
+        if "@" in urlsplit(each).netloc:  # it would take the place of the token; and is shown to nobody
+            raise ValueError("the URL of a node has a user or password; give a token")
         if not _is_of_a_node(each):
             raise ValueError(f"{each!r} is not the http(s) URL of a node")
     return urls
@@ -97,7 +99,8 @@ def _parsed(url: Urls) -> tuple[str, ...]:
 def _is_of_a_node(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        more = parts.query or parts.fragment
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and not more
     except ValueError:  # brackets or a port that cannot be
         return False
 

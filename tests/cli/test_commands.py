@@ -120,6 +120,9 @@ def test_each_command_explains_itself(offline_command: Command, name: str) -> No
                 "http://a:x",
                 "http://a:99999",
                 "http://a,b",
+                "http://me:pa55word@a",
+                "http://a?b",
+                "http://a#b",
             )
         ),
         *(("--token", token, "list", "public/default") for token in ("a\nb", "a b", "\u00e9", "a\x00")),
@@ -136,6 +139,7 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
     assert (for_scripts.status, for_scripts.out, for_scripts.error["code"]) == (2, "", "usage")
     assert set(for_scripts.error) == {"code", "reason", "fields", "hint"}
     assert for_scripts.error["reason"]
+    assert "pa55word" not in result.err + for_scripts.err
 
 
 @pytest.mark.parametrize("words", [("-ojson",), ("-o", "json"), ("--output", "json"), ("--output=json",)])
