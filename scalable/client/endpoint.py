@@ -89,7 +89,9 @@ def _parsed(url: Urls) -> tuple[str, ...]:
     given = url.split(",") if isinstance(url, str) else url
     urls = tuple(dict.fromkeys(each.strip().rstrip("/") for each in given))
     for each in urls or ("",):
-        if "@" in urlsplit(each).netloc:  # it would take the place of the token; and is shown to nobody
+        if "@" in "".join(
+            each.split("/")[:3]
+        ):  # it would take the place of the token; and is shown to nobody
             raise ValueError("the URL of a node has a user or password; give a token")
         if not _is_of_a_node(each):
             raise ValueError(f"{each!r} is not the http(s) URL of a node")
