@@ -66,6 +66,7 @@ class Topic(models.Model):
     last_merge_at = models.DateTimeField(null=True)
     last_rebucket_at = models.DateTimeField(null=True)
     next_sweep_at = models.DateTimeField(null=True, db_index=True)
+    quiet_sweeps = models.PositiveSmallIntegerField(db_default=0)
     active_segments = models.IntegerField(db_default=0)
     sealed_segments = models.IntegerField(db_default=0)
     msg_rate_in = models.FloatField(db_default=0)

@@ -1,6 +1,7 @@
 """Tasks: each calls one service; those of topics hold still while scalable topics are switched off."""
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import ParamSpec
 
@@ -23,6 +24,9 @@ from tasks.runner import runner_name
 
 P = ParamSpec("P")
 
+RETENTION_SECONDS = 4.0
+"""So long one tick sweeps at most, a bit less than the time between two."""
+
 
 def of_topics(task: Callable[P, None]) -> Callable[P, None]:
     """Do nothing while scalable topics are switched off: what they hold stays as it is."""
@@ -31,6 +35,24 @@ def of_topics(task: Callable[P, None]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         if settings.SCALABLE_TOPICS_ENABLED:
             task(*args, **kwargs)
+
+    return run
+
+
+def alone(task: Callable[[], None]) -> Callable[[], None]:
+    """Do nothing while the same task is at work in this process; the next tick goes on with what it leaves.
+
+    Ticks that take longer than the time to the next would else fill all threads, and no operation be driven.
+    """
+    at_work = threading.Lock()
+
+    @functools.wraps(task)
+    def run() -> None:
+        if at_work.acquire(blocking=False):
+            try:
+                task()
+            finally:
+                at_work.release()
 
     return run
 
@@ -45,6 +67,7 @@ def drive(operation_id: str) -> None:
 
 @shared_task
 @of_topics
+@alone
 def sweep_operations() -> None:
     """Queue operations again that wait for a runner."""
     sweeping.sweep_operations()
@@ -52,6 +75,7 @@ def sweep_operations() -> None:
 
 @shared_task
 @of_topics
+@alone
 def sweep_stores() -> None:
     """Remove orphaned segment stores and make missing ones."""
     sweeping.sweep_stores()
@@ -59,13 +83,15 @@ def sweep_stores() -> None:
 
 @shared_task
 @of_topics
+@alone
 def sweep_retention() -> None:
-    """Prune and trim the topics whose time has come."""
-    pruning.sweep_due_topics()
+    """Prune and trim the topics whose time has come, for as long as there are some until the next tick."""
+    pruning.sweep_due_topics(seconds=min(RETENTION_SECONDS, settings.SCALABLE_RETENTION_SWEEP_SECONDS))
 
 
 @shared_task
 @of_topics
+@alone
 def finish_namespace_deletions() -> None:
     """Go on with deletions of namespaces that a process began and did not end."""
     namespaces.finish_deletions()
@@ -73,18 +99,21 @@ def finish_namespace_deletions() -> None:
 
 @shared_task
 @of_topics
+@alone
 def trim_topic_changes() -> None:
     """Forget changes of namespaces that every watcher has seen."""
     namespace_watching.trim_changes()
 
 
 @shared_task
+@alone
 def forget_old_audit() -> None:
     """Drop events of the audit that are older than they need be kept."""
     auditing.forget_old()
 
 
 @shared_task
+@alone
 def forget_old_keys() -> None:
     """Forget idempotency keys whose time is over."""
     idempotency.forget_old_keys()
@@ -92,6 +121,7 @@ def forget_old_keys() -> None:
 
 @shared_task
 @of_topics
+@alone
 def autoscale_tick() -> None:
     """Evaluate the topics whose time has come."""
     autoscaling.evaluate_due_topics()
@@ -111,12 +141,14 @@ def run_spark_job(job_id: str) -> None:
 
 
 @shared_task
+@alone
 def sweep_spark_jobs() -> None:
     """Take batch jobs from workers that are lost, and ask again for the one that waits."""
     spark_jobs.sweep()
 
 
 @shared_task
+@alone
 def daily_load_report() -> None:
     """Ask for the compaction of the history of loads and the report of yesterday, where there is one."""
     spark_jobs.start_daily()

@@ -6,6 +6,7 @@ none can come between the second look and the deletion.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from scalable.domain.errors import (
 from scalable.domain.layout import Layout, Segment
 from scalable.domain.lifetimes import is_past_retention
 from scalable.domain.names import SegmentName
-from scalable.domain.pruning import Pruning, prune_oldest
+from scalable.domain.pruning import LONGEST_PAUSE, Pruning, pause_seconds, prune_oldest
 from scalable.segments.port import CursorBacklog, SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services import auditing
@@ -37,7 +38,7 @@ from scalable.store.topics import TopicView
 
 logger = logging.getLogger(__name__)
 
-TOPICS_PER_TICK = 200
+TOPICS_AT_ONCE = 50
 PRUNED_PER_SWEEP = 100
 ROUNDS_PER_SWEEP = 100
 SEGMENTS_PER_ROUND = 10
@@ -82,51 +83,100 @@ class Needs:
             points.append(self.aged.get(segment.segment_id, 0))
         return min(points, default=0)
 
+    def may_trim(self, segment: Segment) -> bool:
+        """Tell whether messages may go that are still there, as far as cursors tell where it begins."""
+        starts = [cursor.start_offset for cursor in self._cursors(segment) if cursor]
+        return self.trim_point(segment) > max(starts, default=0)
+
     def _cursors(self, segment: Segment) -> list[CursorBacklog | None]:
         """Give the cursors that count; one that is missing (None) holds everything."""
         named = [cursor for holder in self.holders for cursor in cursors_in(holder, segment)]
         return [self.cursors.get((segment.segment_id, cursor.name)) for cursor in named]
 
 
-def sweep_due_topics() -> list[int]:
-    """Prune and trim the topics whose time has come, and give their incarnations.
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A topic's layout and what holds its messages back, at a first look without a lock."""
+
+    incarnation: int
+    layout: Layout
+    needs: Needs
+
+
+def sweep_due_topics(*, seconds: float = 0) -> list[int]:
+    """Prune and trim the topics whose time has come, some and then more for so long; give their incarnations.
 
     The failure of one stops no other: the next time is committed first, so that it waits like all.
     """
-    due = store.take_due(limit=TOPICS_PER_TICK, interval_seconds=settings.SCALABLE_RETENTION_SWEEP_SECONDS)
-    for incarnation in due:
-        try:
-            sweep_topic(incarnation=incarnation)
-        except TopicNotFound:
-            logger.info("Topic %s was deleted before its sweep", incarnation)
-        except Exception:
-            logger.exception("The sweep of topic %s failed", incarnation)
-    return due
+    swept: list[int] = []
+    until = time.monotonic() + seconds
+    while due := store.take_due(limit=TOPICS_AT_ONCE, interval_seconds=_interval_seconds()):
+        for incarnation, quiet_sweeps in due.items():
+            _try_to_sweep(incarnation, quiet_sweeps)
+        swept += due
+        if time.monotonic() >= until:
+            break
+    return swept
 
 
-def sweep_topic(*, incarnation: int) -> None:
-    """Prune and trim one topic, a bounded part of it; what is left is due at once. Raises TopicNotFound."""
-    trimmed = trim_topic(incarnation=incarnation)
-    pruned = prune_topic(incarnation=incarnation)
+def sweep_topic(*, incarnation: int, quiet_sweeps: int = 0) -> None:
+    """Prune and trim one topic, a bounded part of it; what is left is due at once. Raises TopicNotFound.
+
+    `quiet_sweeps` is how often in a row there was nothing to do for it.
+    """
+    look = _look(incarnation)
+    trimmed = trim_topic(incarnation=incarnation, look=look)
+    pruned = prune_topic(incarnation=incarnation, look=look)
     store.forget_operations(incarnation)
     if trimmed >= ROUNDS_PER_SWEEP or len(pruned) >= PRUNED_PER_SWEEP:
         store.sweep_soon(incarnation)
+    else:
+        has_sealed = len(look.layout.active) < len(look.layout.segments)
+        _pause(look, 0 if trimmed or has_sealed else quiet_sweeps + 1, before=quiet_sweeps)
+
+
+def _try_to_sweep(incarnation: int, quiet_sweeps: int) -> None:
+    try:
+        sweep_topic(incarnation=incarnation, quiet_sweeps=quiet_sweeps)
+    except TopicNotFound:
+        logger.info("Topic %s was deleted before its sweep", incarnation)
+    except Exception:
+        logger.exception("The sweep of topic %s failed", incarnation)
+
+
+def _pause(look: Look, quiet_sweeps: int, *, before: int) -> None:
+    if quiet_sweeps == before:
+        return
+    pause = pause_seconds(
+        quiet_sweeps=quiet_sweeps,
+        interval_seconds=_interval_seconds(),
+        retention_seconds=look.needs.retention_seconds,
+    )
+    store.write_quiet_sweeps(look.incarnation, min(quiet_sweeps, LONGEST_PAUSE), pause_seconds=pause)
+
+
+def _interval_seconds() -> float:
+    seconds: float = settings.SCALABLE_RETENTION_SWEEP_SECONDS
+    return seconds
 
 
 # Whole segments
 
 
-def prune_topic(*, incarnation: int, probe: Callable[[], object] = _no_probe) -> tuple[int, ...]:
+def prune_topic(
+    *, incarnation: int, look: Look | None = None, probe: Callable[[], object] = _no_probe
+) -> tuple[int, ...]:
     """Prune the sealed segments that nothing holds back, and give their ids; raises TopicNotFound.
 
     `probe` is called between the first look and the second, which is the one that counts.
     """
-    if not _prunable(incarnation, subscriptions.read_layout(incarnation)).segments:
+    look = look or _look(incarnation)
+    if not _prunable(look.layout, look.needs).segments:
         return ()
     probe()
     with transaction.atomic():
         topic = topics.lock_incarnation(incarnation)
-        pruning = _prunable(incarnation, topic.layout)
+        pruning = _prunable(topic.layout, _needs(incarnation))
         if pruning.segments:
             _forget(topic, pruning)
     pruned = tuple(segment.segment_id for segment in pruning.segments)
@@ -155,8 +205,8 @@ def prune_segment(*, incarnation: int, segment_id: int, force: bool = False) -> 
     _finish(incarnation, (segment_id,))
 
 
-def _prunable(incarnation: int, layout: Layout) -> Pruning:
-    return prune_oldest(layout, _needs(incarnation).lets_go, limit=PRUNED_PER_SWEEP)
+def _prunable(layout: Layout, needs: Needs) -> Pruning:
+    return prune_oldest(layout, needs.lets_go, limit=PRUNED_PER_SWEEP)
 
 
 def _forget(topic: TopicView, pruning: Pruning) -> None:
@@ -188,14 +238,14 @@ def _finish(incarnation: int, pruned: tuple[int, ...]) -> None:
 # The front of segments
 
 
-def trim_topic(*, incarnation: int) -> int:
+def trim_topic(*, incarnation: int, look: Look | None = None) -> int:
     """Delete the oldest messages of all segments as far as nothing holds them; raises TopicNotFound.
 
     A first look takes no lock. Then it goes on in rounds, each under the topic's lock for a moment, and gives
     how many it took.
     """
-    needs, layout = _needs(incarnation), subscriptions.read_layout(incarnation)
-    due = [key for key, segment in layout.segments.items() if needs.trim_point(segment) > 0]
+    look = look or _look(incarnation)
+    due = [key for key, segment in look.layout.segments.items() if look.needs.may_trim(segment)]
     rounds = 0
     for start in range(0, len(due), SEGMENTS_PER_ROUND):
         group = due[start : start + SEGMENTS_PER_ROUND]
@@ -228,6 +278,10 @@ def _trim(key: SegmentKey, before_offset: int) -> bool:
         return start_offset < trimmed_to < before_offset
     except SegmentStoreMissing:
         return False
+
+
+def _look(incarnation: int) -> Look:
+    return Look(incarnation, subscriptions.read_layout(incarnation), _needs(incarnation))
 
 
 def _needs(incarnation: int) -> Needs:

@@ -7,7 +7,7 @@ from django.db import connection
 from scalable.domain.errors import TopicNotFound
 from scalable.domain.segment import Segment
 from scalable.models import Assignment, Namespace, Operation, PrunedSegment, SegmentLoad, Subscription, Topic
-from scalable.store.clock import ClockTimestamp, moment
+from scalable.store.clock import ClockTimestamp, moment, seconds_from_now
 
 KEPT_HISTORY = 10_000
 """So many pruned segments of a topic are remembered, the newest."""
@@ -24,7 +24,7 @@ WHERE id IN (
     ORDER BY next_sweep_at NULLS FIRST LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 )
-RETURNING id
+RETURNING id, quiet_sweeps
 """
 _FORGET_OLDEST = """
 DELETE FROM scalable_prunedsegment WHERE topic_id = %(topic)s AND id <= (
@@ -37,16 +37,28 @@ LifetimeRow = tuple[int | None, float | None]
 """Retention and session grace in seconds, None where nothing is set."""
 
 
-def take_due(*, limit: int, interval_seconds: float) -> list[int]:
-    """Give topics whose sweep has come, oldest first, and set their next; locked ones are passed over."""
+def take_due(*, limit: int, interval_seconds: float) -> dict[int, int]:
+    """Give topics whose sweep has come, and after how many quiet ones; locked ones are passed over.
+
+    Their next one is set to come after an interval.
+    """
     with connection.cursor() as cursor:
         cursor.execute(_TAKE_DUE, {"seconds": interval_seconds, "limit": limit})
-        return [row[0] for row in cursor.fetchall()]
+        return dict(cursor.fetchall())
 
 
 def sweep_soon(incarnation: int) -> None:
     """Let a topic be swept by the next tick."""
     Topic.objects.filter(pk=incarnation).update(next_sweep_at=None)
+
+
+def write_quiet_sweeps(incarnation: int, quiet: int, *, pause_seconds: float) -> None:
+    """Note how many sweeps in a row there was nothing to do for, and when the next one is.
+
+    A change that let the topic be swept soon, in the meantime, is not undone.
+    """
+    rows = Topic.objects.filter(pk=incarnation).exclude(next_sweep_at=None)
+    rows.update(quiet_sweeps=quiet, next_sweep_at=seconds_from_now(pause_seconds))
 
 
 def read_lifetimes(incarnation: int) -> tuple[LifetimeRow, LifetimeRow]:

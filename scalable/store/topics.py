@@ -234,12 +234,16 @@ def write_layout(
         write_history(topic.incarnation, gone, end_offsets or {})
         ids = [segment.segment_id for segment in gone]
         SegmentRow.objects.filter(topic_id=topic.incarnation, segment_id__in=ids).delete()
-    counters = {
+    counters: dict[str, Any] = {
         "epoch": layout.epoch,
         "next_segment_id": layout.next_segment_id,
         "active_segments": len(layout.active),
         "sealed_segments": len(layout.segments) - len(layout.active),
     }
+    if any(not segment.is_active for segment in changed):
+        counters["next_sweep_at"] = (
+            None  # it may have been quiet for long, and now there is something to prune
+        )
     evaluations.mark(topic.incarnation)
     return raise_revision(topic.incarnation, **counters, **columns)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scalable.domain.errors import ScalableError
 from scalable.domain.layout import Layout
-from scalable.domain.pruning import prune_oldest
+from scalable.domain.pruning import pause_seconds, prune_oldest
 from scalable.domain.segment import Segment
 
 LIMIT = 10_000
@@ -70,3 +70,21 @@ def test_each_is_asked_about_once() -> None:
     pruning = prune_oldest(layout, may_go, limit=LIMIT)
     assert sorted(asked) == [0, 1, 2, 3, 4]
     assert sorted(pruning.layout.segments) == [5]
+
+
+@pytest.mark.parametrize(
+    ("quiet", "interval", "retention", "pause"),
+    [
+        (0, 30, 0, 30),
+        (1, 30, 0, 60),
+        (4, 30, -1, 480),
+        (5, 30, 0, 480),
+        (32_767, 30, 0, 480),  # as much as the row can hold
+        (4, 30, 600, 60),  # a tenth of the retention
+        (4, 30, 100, 30),  # never below the interval
+        (3, 0.01, 3_600, 0.08),
+    ],
+)
+def test_pauses_double_within_bounds(quiet: int, interval: float, retention: int, pause: float) -> None:
+    found = pause_seconds(quiet_sweeps=quiet, interval_seconds=interval, retention_seconds=retention)
+    assert found == pytest.approx(pause)
