@@ -18,6 +18,7 @@ from replay.run import RULES, load_named, replay
 from replay.setup import Setup
 from replay.traces import TraceUnreadable
 from scalable.domain.errors import ScalableError
+from scalable.domain.json_names import RepeatedName, unique_names
 from scalable.domain.policy import parse_override, validate
 from scalable.domain.profiles import PROFILES
 
@@ -88,7 +89,10 @@ def _override(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return parse_override(json.loads(path.read_text(encoding="utf-8-sig")))
+        text = path.read_text(encoding="utf-8-sig")
+        return parse_override(json.loads(text, object_pairs_hook=unique_names))
+    except RepeatedName as error:
+        raise ValueError(f"{path.name}: {error}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path.name} is no JSON in UTF-8: {error}") from None
 

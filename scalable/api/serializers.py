@@ -13,6 +13,7 @@ from django.http import QueryDict
 from msgspec import UNSET, Meta, UnsetType
 
 from scalable.domain.errors import InvalidParameter, UnknownField, UnreadableBody
+from scalable.domain.json_names import RepeatedName, refuse_repeated_names
 
 MAX_BIGINT = 2**63 - 1
 MAX_TIME_MS = 253_402_300_799_000
@@ -285,25 +286,17 @@ def read_body(data: bytes, shape: Any) -> Any:
     except msgspec.ValidationError as error:
         _raise_unknown_field(error, shape)
         raise UnreadableBody(problem=str(error)) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RepeatedName) as error:
         raise UnreadableBody(problem=str(error)) from error
     return body
 
 
 def _check_names(data: bytes) -> None:
-    """Refuse an object that has a name twice, of which readers take one or the other; raises UnreadableBody.
+    """Refuse an object that has a name twice; raises RepeatedName.
 
     Numbers are left as they are written: only the names count.
     """
-    json.loads(data, object_pairs_hook=_refuse_repeated_names, parse_int=str, parse_float=str, strict=False)
-
-
-def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> None:
-    names: set[str] = set()
-    for name, _ in pairs:
-        if name in names:
-            raise UnreadableBody(problem=f"the name {name[:100]!r} is in one object twice")
-        names.add(name)
+    json.loads(data, object_pairs_hook=refuse_repeated_names, parse_int=str, parse_float=str, strict=False)
 
 
 def read_query(parameters: QueryDict, shape: type[_Query]) -> _Query:

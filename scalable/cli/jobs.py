@@ -17,6 +17,7 @@ from scalable.cli.session import Session, with_admin
 from scalable.cli.values import NAMESPACE
 from scalable.client import Admin
 from scalable.domain.jobs import UNFINISHED, JobKind, JobState
+from scalable.domain.json_names import unique_names
 
 COLUMNS = ("created", "jobId", "kind", "state", "tasks", "actor", "error")
 POLICY_COLUMNS = ("policy", "topics", "violation_percent", "segments_over_clairvoyant", "actions")
@@ -142,7 +143,7 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
 
 def _read_policy(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_names)
     except (OSError, ValueError) as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from error
 

@@ -14,6 +14,7 @@ from scalable.cli.session import Session, with_admin
 from scalable.cli.topics import epoch_option
 from scalable.cli.values import PAIR, properties_of
 from scalable.client import Admin
+from scalable.domain.json_names import RepeatedName, unique_names
 from scalable.domain.names import TopicName
 
 
@@ -124,13 +125,18 @@ def _typed(fields: dict[str, str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return _read_json(text)
+    except RepeatedName as error:
+        raise click.UsageError(str(error)) from error
     except ValueError:
         return text
 
 
 def _read_json(text: str) -> Any:
-    """Read JSON; raises ValueError, also for NaN, Infinity and 1e400, which no request can hold."""
-    return json.loads(text, parse_constant=_finite, parse_float=_finite)
+    """Read JSON; raises ValueError, also for NaN, Infinity and 1e400, which no request can hold.
+
+    What has a name twice raises RepeatedName.
+    """
+    return json.loads(text, object_pairs_hook=unique_names, parse_constant=_finite, parse_float=_finite)
 
 
 def _finite(text: str) -> float:
@@ -144,6 +150,8 @@ def _read_object(text: str) -> dict[str, Any]:
     raw = sys.stdin.read() if text == "-" else text
     try:
         body = _read_json(raw)
+    except RepeatedName as error:
+        raise click.UsageError(f"--json: {error}") from error
     except ValueError as error:
         raise click.UsageError(f"--json is no JSON: {error}") from error
     if not isinstance(body, dict):

@@ -295,6 +295,15 @@ def test_a_policy_that_cannot_be_read_is_named(
     assert "mine.json is no JSON in UTF-8" in capsys.readouterr().err
 
 
+def test_a_policy_that_has_a_name_twice_is_refused_with_the_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = tmp_path / "mine.json"
+    policy.write_text('{"maxSegments": 8, "minSegments": 1, "maxSegments": 12}')
+    assert command.main(["--trace", "step", "--policy", str(policy)]) == 2
+    assert "mine.json: the name 'maxSegments' is in one object twice" in capsys.readouterr().err
+
+
 def test_results_are_told_before_a_picture_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "nowhere" / "picture.png"
     assert command.main(["--trace", "step", "--profile", "ydb", "--picture", str(picture)]) == 2
