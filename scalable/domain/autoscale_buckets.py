@@ -7,7 +7,7 @@ gets more entry buckets in every segment instead, in one decision. Their number 
 from __future__ import annotations
 
 from scalable.domain.autoscale_view import View
-from scalable.domain.decision import Guard, GuardCode, Margin, Rebucket, Wish
+from scalable.domain.decision import KINDS, Guard, GuardCode, Margin, Rebucket, Wish
 
 AT_MAX_SEGMENTS = "at-max-segments"
 BELOW_SPLIT_RATE_FLOOR = "below-split-rate-floor"
@@ -35,13 +35,19 @@ def bucket_wishes(view: View) -> list[Wish]:
     if reason is None or consumers <= max(segments, capacity):
         return []
     target = min(_next_power_of_two(-(-consumers // segments)), view.snapshot.max_buckets)
-    ids = sorted(segment.segment_id for segment in view.active if segment.bucket_count < target)
-    if not ids:
+    wanting = sorted(segment.segment_id for segment in view.active if segment.bucket_count < target)
+    if not wanting:
         return []
+    ids = _without_setbacks(view, reason, wanting) or wanting
     margin = Margin(reason, "consumers", tuple(ids), consumers, capacity)
     last_ms, seconds = view.snapshot.last_rebucket_at_ms, view.policy.rebucket_cooldown_seconds
     guards: tuple[Guard, ...] = tuple(view.cooldown(GuardCode.REBUCKET_COOLDOWN, reason, last_ms, seconds))
     return [Wish(reason, Rebucket(tuple(ids), target), margin, guards)]
+
+
+def _without_setbacks(view: View, rule: str, ids: list[int]) -> list[int]:
+    """Leave out the segments where that came to nothing lately: the others need not wait for them."""
+    return [key for key in ids if not any(view.setback_guards(rule, KINDS[Rebucket], (key,)))]
 
 
 def _next_power_of_two(number: int) -> int:
