@@ -15,7 +15,7 @@ from scalable.domain.autoscale_limits import (
     spare_buckets,
 )
 from scalable.domain.autoscale_view import View, added, ids_of, metric_name, ratio
-from scalable.domain.decision import Guard, Margin, Merge, Wish
+from scalable.domain.decision import KINDS, Guard, Margin, Merge, Wish
 
 ROOM_RULE = "makes-room"
 ROOM_SHARE = 0.75
@@ -66,6 +66,7 @@ def _room_wish(view: View, pair: Run, share: float) -> Wish:
 
 
 def _guards(view: View, pair: Run) -> Iterator[Guard]:
+    yield from view.setback_guards(ROOM_RULE, KINDS[Merge], ids_of(pair))
     for segment in pair:
         yield from depth_guards(view, segment, ROOM_RULE)
     yield from isolation_guards(view, pair, ROOM_RULE)
