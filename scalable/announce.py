@@ -41,6 +41,14 @@ class NamespaceChanged(Notice):
 
 
 @dataclass(frozen=True, slots=True)
+class NamespacePolicyChanged(Notice):
+    """A namespace's auto-scale policy was set or removed, by which its topics are sampled."""
+
+    tenant: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
 class OperationRequested(Notice):
     """An operation waits for a runner."""
 

@@ -30,6 +30,7 @@ from scalable.api.hub import (
     hub,
     namespace_key,
     operation_key,
+    policy_key,
     queue_key,
     segment_key,
     subscription_key,
@@ -57,6 +58,8 @@ def keys_of(notice: announce.Notice) -> tuple[str, ...]:
             return (topic_key(incarnation),)
         case announce.NamespaceChanged(tenant=tenant, namespace=namespace):
             return (namespace_key(tenant, namespace),)
+        case announce.NamespacePolicyChanged(tenant=tenant, namespace=namespace):
+            return (policy_key(tenant, namespace),)
         case announce.OperationChanged(operation_id=operation_id, incarnation=incarnation):
             return (operation_key(operation_id), activity_key(incarnation))
         case (

@@ -53,6 +53,11 @@ def namespace_key(tenant: str, namespace: str) -> str:
     return f"namespace:{tenant}/{namespace}"
 
 
+def policy_key(tenant: str, namespace: str) -> str:
+    """The auto-scale policy of a namespace."""
+    return f"policy:{tenant}/{namespace}"
+
+
 def access_key() -> str:
     """Who may do what."""
     return "access"

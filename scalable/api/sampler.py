@@ -11,10 +11,11 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from scalable.api.counters import SegmentCounts
 from scalable.api.executor import Call
-from scalable.api.hub import Watch, hub, topic_key
+from scalable.api.hub import Watch, hub, policy_key, topic_key
 from scalable.api.looking import Looker
 from scalable.api.sample_feed import KeyCounts, Sample, SampleFeed
 from scalable.domain.names import TopicName
@@ -33,6 +34,8 @@ NEW_SEGMENTS_OVERLAP = 200
 FORGET_AFTER_MS = 600_000
 LONGEST_SAMPLE_MS = 3_600_000
 """Readers take no longer one for a sample."""
+ASKED_AT_ONCE = 200
+"""Of the topics of a namespace whose policy changed: the others wait until samples that are due are taken."""
 A_MOMENT_MS = 1
 """What a sample covers of a segment that the node has seen just now: the time before is not the segment's."""
 FINISH_SECONDS = 2.0
@@ -84,6 +87,9 @@ class Sampler:
         self._looker = Looker()
         self._counts: dict[int, dict[int, SegmentCounts]] = {}
         self._topics: dict[int, SampledTopic] = {}
+        self._policy_keys: dict[int, str] = {}
+        self._sharing: dict[str, set[int]] = {}
+        self._changed: set[int] = set()
         self._new: dict[SegmentRef, TopicSampling] = {}
         self._seen_rows: set[int] = set()
         self._above_row = 0
@@ -111,14 +117,16 @@ class Sampler:
 
     async def run(self, feed: SampleFeed, call: Call) -> None:
         """Sample until cancelled; may be called again after an error, with nothing lost."""
-        with hub.watch(*(topic_key(incarnation) for incarnation in self._topics)) as watch:
+        topics = (topic_key(incarnation) for incarnation in self._topics)
+        with hub.watch(*topics, *self._sharing) as watch:
+            self._changed.update(self._topics)  # nobody watched them just now
             while True:
                 await self._learn(call, watch)
                 await self._look_for_new_segments(call)
                 if self.take(feed):
                     await feed.publish(call)
-                for incarnation in _incarnations(await watch.wait(self._seconds_to_wait())):
-                    await self._ask(call, watch, incarnation)
+                self._note_changed(await watch.wait(self._seconds_to_wait()))
+                await self._ask_about_changed(call, watch)
 
     async def finish(self, feed: SampleFeed, call: Call) -> None:
         """Publish what was counted since the last interval, as the node ends."""
@@ -179,13 +187,34 @@ class Sampler:
         known = self._topics[incarnation]
         return known.used_ms < before_ms and not known.busy and incarnation not in self._counts
 
+    def _note_changed(self, keys: frozenset[str]) -> None:
+        for key in keys:
+            self._changed |= self._sharing[key] if key in self._sharing else {_incarnation(key)}
+
+    async def _ask_about_changed(self, call: Call, watch: Watch) -> None:
+        for incarnation in list(islice(self._changed, ASKED_AT_ONCE)):
+            await self._ask(call, watch, incarnation)
+            self._changed.discard(incarnation)
+
     async def _ask(self, call: Call, watch: Watch, incarnation: int) -> None:
         watch.add(topic_key(incarnation))  # first, so that no change goes unseen
         topic = await call(sampling.topic_sampling, incarnation=incarnation)
+        if topic is not None and self._watch_policy(watch, topic):
+            # What was read may be from before a change that nobody watched for yet.
+            topic = await call(sampling.topic_sampling, incarnation=incarnation)
         if topic is None:
             self._forget(watch, incarnation)
         else:
             self._know(topic)
+
+    def _watch_policy(self, watch: Watch, topic: TopicSampling) -> bool:
+        """Watch the policy of a topic's namespace; tell whether it was not watched yet."""
+        key = policy_key(topic.name.tenant, topic.name.namespace)
+        is_new = key not in self._sharing
+        watch.add(key)
+        self._policy_keys[topic.incarnation] = key
+        self._sharing.setdefault(key, set()).add(topic.incarnation)
+        return is_new
 
     def _know(self, topic: TopicSampling) -> None:
         known, now_ms = self._topics.get(topic.incarnation), self._clock_ms()
@@ -201,8 +230,15 @@ class Sampler:
 
     def _forget(self, watch: Watch, incarnation: int) -> None:
         watch.discard(topic_key(incarnation))
+        self._changed.discard(incarnation)
         self._topics.pop(incarnation, None)
         self._counts.pop(incarnation, None)
+        key = self._policy_keys.pop(incarnation, "")
+        sharing = self._sharing.get(key, set())
+        sharing.discard(incarnation)
+        if key and not sharing:
+            del self._sharing[key]
+            watch.discard(key)
 
     async def _look_for_new_segments(self, call: Call) -> None:
         if self._clock_ms() < self._new_due_ms:
@@ -232,6 +268,8 @@ class Sampler:
         return min([IDLE_INTERVAL_MS, *wanted])
 
     def _seconds_to_wait(self) -> float:
+        if self._changed:
+            return 0.0
         due_ms = min([self._idle_due_ms, *(known.due_ms for known in self._topics.values())])
         return min(LOOK_SECONDS, max(0.0, (due_ms - self._clock_ms()) / 1000))
 
@@ -261,8 +299,8 @@ def _key_counts(counts: SegmentCounts) -> KeyCounts | None:
     return KeyCounts(seen=top.seen, error=top.error, counts=top.counts)
 
 
-def _incarnations(keys: frozenset[str]) -> list[int]:
-    return [int(key.partition(":")[2]) for key in keys]
+def _incarnation(key: str) -> int:
+    return int(key.partition(":")[2])
 
 
 def _next_multiple(now_ms: int, interval_ms: int) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db import transaction
 
+from scalable import announce
 from scalable.domain.policy import EffectivePolicy, parse_override, validate
 from scalable.services import auditing
 from scalable.services.lifetimes import Lifetimes
@@ -51,7 +52,7 @@ def set_auto_scale_policy(*, tenant: str, namespace: str, override: object, acto
             before=store.settings_of(tenant, namespace).auto_scale_policy,
             after=parsed,
         )
-        store.write_auto_scale_policy(found.namespace_id, parsed)
+        _write(found, parsed)
 
 
 def remove_auto_scale_policy(*, tenant: str, namespace: str, actor: str) -> None:
@@ -60,4 +61,9 @@ def remove_auto_scale_policy(*, tenant: str, namespace: str, actor: str) -> None
         found = store.lock(tenant, namespace)
         before = store.settings_of(tenant, namespace).auto_scale_policy
         auditing.record("namespace.policy", found, actor=actor, before=before)
-        store.write_auto_scale_policy(found.namespace_id, None)
+        _write(found, None)
+
+
+def _write(namespace: store.NamespaceView, override: dict[str, Any] | None) -> None:
+    store.write_auto_scale_policy(namespace.namespace_id, override)
+    announce.publish(announce.NamespacePolicyChanged(namespace.tenant, namespace.name))

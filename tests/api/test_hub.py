@@ -120,6 +120,7 @@ def test_a_thread_gives_up_when_time_is_up() -> None:
 
 
 NOTICES: list[announce.Notice] = [
+    announce.NamespacePolicyChanged("public", "default"),
     announce.TopicChanged(1, "topic://a/b/c", 2),
     announce.TopicDeleted(1, "topic://a/b/c"),
     announce.NamespaceChanged("a", "b"),
