@@ -43,7 +43,7 @@ class ProfileRules:
         if policy.look_ahead_seconds:
             ahead = history.seen + history.slope * policy.look_ahead_seconds
         self.demand = np.maximum(rate, ahead)
-        self.peak = history.peak(policy.merge_peak_seconds) if policy.merge_peak_seconds else None
+        self.peak = history.peak(policy.peak_seconds) if policy.peak_seconds else None
         self.rate, self.seen, self.slope = rate, history.seen, history.slope
         self.last_ms: dict[str, int] = {}
         self.records: dict[int, LoadRecord] = {}
@@ -200,7 +200,7 @@ class ProfileRules:
     def _peaks(self, shares: Mapping[int, float], step: int, now_ms: int) -> dict[int, tuple[Peak]]:
         if self.peak is None:
             return {}
-        until_ms = now_ms + round(self.policy.merge_peak_seconds * MILLISECONDS)
+        until_ms = now_ms + round(self.policy.peak_seconds * MILLISECONDS)
         rates = _rates(shares, float(self.peak[step]))
         return {segment_id: (Peak(each, until_ms),) for segment_id, each in rates.items()}
 

@@ -23,6 +23,8 @@ MAX_PARTS = 256
 MAX_INTEGER = 2**53
 MAX_SECONDS = 315_360_000
 """Ten years: longer than any time of use, and short enough to be added to any instant."""
+LONGEST_PEAK_SECONDS = 3_600
+"""Peaks that are longer ago count for no policy: the minutes of load are not kept for ever."""
 MAX_SHOWN_CHARACTERS = 100
 
 
@@ -79,6 +81,11 @@ class AutoScalePolicy:
     def merge_thresholds(self) -> dict[str, float]:
         """Give the merge thresholds by the load's metric names."""
         return {metric: getattr(self, f"merge_{name}_threshold") for metric, name in AXES.items()}
+
+    @property
+    def peak_seconds(self) -> float:
+        """Give for how long peaks count in merges, also where an older version let more be set."""
+        return min(max(self.merge_peak_seconds, 0.0), LONGEST_PEAK_SECONDS)
 
     def to_json(self) -> dict[str, Any]:
         """Give all fields by their JSON names; whole numbers without a fraction."""
@@ -139,7 +146,8 @@ class EffectivePolicy:
 def parse_override(body: object) -> dict[str, Any]:
     """Read an override: a JSON object of some policy fields; null means inherit and is left out.
 
-    Raises UnknownField, and PolicyUnreadable for what has the wrong type, is not finite, or names no profile.
+    Raises UnknownField; PolicyUnreadable for what has the wrong type, is not finite, or names no profile; and
+    PolicyInvalid for what nobody may set any more, but may have: it does not hold what was stored still.
     """
     if not isinstance(body, Mapping):
         raise PolicyUnreadable(field="body", value=_shown(body), problem="it must be an object")
@@ -149,6 +157,11 @@ def parse_override(body: object) -> dict[str, Any]:
             raise UnknownField(field=str(name)[:MAX_SHOWN_CHARACTERS], known=list(DEFAULTS))
         if value is not None:
             override[name] = _readable(name, value)
+    peak_seconds = override.get("mergePeakSeconds", 0)
+    if peak_seconds > LONGEST_PEAK_SECONDS:
+        raise _invalid(
+            [f"mergePeakSeconds ({peak_seconds}) is above {LONGEST_PEAK_SECONDS}, which is an hour"]
+        )
     return override
 
 
@@ -227,7 +240,11 @@ def validate(policy: AutoScalePolicy) -> None:
     """Raise PolicyInvalid when the resolved policy contradicts itself."""
     broken = violations(policy)
     if broken:
-        raise PolicyInvalid(problem="; ".join(broken), violations=broken)
+        raise _invalid(broken)
+
+
+def _invalid(broken: list[str]) -> PolicyInvalid:
+    return PolicyInvalid(problem="; ".join(broken), violations=broken)
 
 
 def violations(policy: AutoScalePolicy) -> list[str]:

@@ -12,9 +12,6 @@ from scalable.store import loads as store
 from scalable.store.clock import moment
 from scalable.store.topics import TopicView
 
-LONGEST_PEAK_SECONDS = 3_600
-"""Peaks that are longer ago count for no policy: the minutes themselves are not kept for ever."""
-
 
 def wants_recent(policy: AutoScalePolicy) -> bool:
     """Tell whether a policy has an option that looks at the last minutes."""
@@ -40,7 +37,7 @@ def recent_loads(
     wanting = {each.incarnation: each for each in topics if wants_recent(policies[each.incarnation])}
     if not wanting:
         return {}
-    peak_seconds = {key: _peak_seconds(policies[key]) for key in wanting}
+    peak_seconds = {key: policies[key].peak_seconds for key in wanting}
     minutes = _read_minutes(wanting, peak_seconds, now_ms)
     past = _read_past_ranges(wanting, minutes)
     return {
@@ -54,10 +51,6 @@ def recent_loads(
         )
         for key, topic in wanting.items()
     }
-
-
-def _peak_seconds(policy: AutoScalePolicy) -> float:
-    return min(max(policy.merge_peak_seconds, 0.0), LONGEST_PEAK_SECONDS)
 
 
 def _read_minutes(

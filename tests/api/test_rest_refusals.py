@@ -205,6 +205,8 @@ ON_A_TOPIC: list[Refusal] = [
     ("POST", "/autoScalePolicy", b'{"maxSegments":4,"maxSegments":4}', 400, "unreadable_body"),
     ("POST", "/decisions/preview", b'{"maxSegments":4,"maxSegments":8}', 400, "unreadable_body"),
     ("PUT", "/properties", b'{"owner":"a","owner":"b"}', 400, "unreadable_body"),
+    ("POST", "/autoScalePolicy", {"mergePeakSeconds": 3_601}, 412, "policy_invalid"),
+    ("POST", "/decisions/preview", {"mergePeakSeconds": 3_601}, 412, "policy_invalid"),
     ("POST", "/autoScalePolicy", {"minSegments": 0}, 412, "policy_invalid"),
     ("POST", "/autoScalePolicy", {"maxSegments": 4, "minSegments": 8}, 412, "policy_invalid"),
     ("POST", "/autoScalePolicy", {"splitMsgRateInThreshold": 0}, 412, "policy_invalid"),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scalable.domain.errors import PolicyInvalid, PolicyUnreadable, UnknownField
 from scalable.domain.policy import (
     DEFAULTS,
+    LONGEST_PEAK_SECONDS,
     AutoScalePolicy,
     PolicySource,
     parse_override,
@@ -169,6 +170,19 @@ def test_contradictory_policies_are_refused_on_every_level(override: dict[str, A
     with pytest.raises(PolicyInvalid) as caught:
         validate(policy)
     assert next(iter(override)) in caught.value.problem
+
+
+def test_a_peak_longer_than_any_that_counts_is_refused_but_holds_nothing_that_is_stored() -> None:
+    assert parse_override({"mergePeakSeconds": LONGEST_PEAK_SECONDS}) == {"mergePeakSeconds": 3_600}
+    for seconds in (3_600.5, 3_601, 315_360_000):
+        with pytest.raises(PolicyInvalid, match=rf"mergePeakSeconds \({seconds}\) is above 3600"):
+            parse_override({"profile": "recommended", "mergePeakSeconds": seconds})
+        stored = resolve({"maxSegments": 8}, {"mergePeakSeconds": seconds}).policy
+        validate(stored)
+        assert stored.peak_seconds == LONGEST_PEAK_SECONDS
+    for profile in PROFILES:
+        policy = resolve({"profile": profile}).policy
+        assert policy.peak_seconds == policy.merge_peak_seconds
 
 
 def test_vector_84d_all_merge_thresholds_may_be_zero() -> None:

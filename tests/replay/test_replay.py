@@ -261,13 +261,24 @@ def test_spans_may_be_longer_than_the_load(arguments: list[str], capsys: pytest.
     assert json.loads(capsys.readouterr().out)["mean_segments"] >= 1
 
 
-def test_a_peak_of_ten_years_is_that_of_the_load(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    policy, found = tmp_path / "policy.json", []
-    for seconds in (10_800, 315_360_000):
+def test_peaks_count_for_an_hour_at_most_as_in_the_service(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A crowd every two hours: who remembers it for longer merges later."""
+    load = np.tile(np.r_[np.full(60, 200_000.0), np.full(660, 20_000.0)], 4)
+    found = {}
+    for seconds in (1_200, 3_600, 7_200, 315_360_000):
+        override = {"mergePeakSeconds": seconds}
+        outcome = run_replay(
+            "crowds", load, "recommended", setup=Setup(), keys=keys.uniform(), override=override
+        )
+        found[seconds] = outcome[0]
+    assert found[1_200] != found[3_600] == found[7_200] == found[315_360_000]
+    policy = tmp_path / "policy.json"
+    for seconds, status in ((3_600, 0), (3_601, 2)):
         policy.write_text(json.dumps({"profile": "recommended", "mergePeakSeconds": seconds}))
-        assert command.main(["--trace", "step", "--policy", str(policy), "--json"]) == 0
-        found.append(json.loads(capsys.readouterr().out))
-    assert found[0] == found[1]
+        assert command.main(["--trace", "step", "--policy", str(policy), "--json"]) == status
+    assert "mergePeakSeconds (3601) is above 3600" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

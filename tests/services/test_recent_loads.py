@@ -10,11 +10,11 @@ from django.utils import timezone
 
 from scalable.domain.autoscale import Decision, Snapshot
 from scalable.domain.decision import Guard
-from scalable.models import LoadTile
+from scalable.domain.policy import LONGEST_PEAK_SECONDS
+from scalable.models import LoadTile, Topic
 from scalable.services import loads, pruning, topics
 from scalable.services.autoscaling import preview_decision
 from scalable.services.evaluation_inputs import read_inputs
-from scalable.services.recent_loads import LONGEST_PEAK_SECONDS
 from scalable.services.topics import TopicView
 from scalable.store.clock import milliseconds, moment
 from tests.services.ageing import split
@@ -207,7 +207,10 @@ def fill(topic: TopicView, newest_ms: int, *, segments: tuple[int, int], minutes
 
 
 def test_peaks_count_for_an_hour_at_most_and_no_longer_is_told(newest_ms: int) -> None:
-    topic = ruled(segments=2, **{**MERGES, "mergePeakSeconds": 7_200})
+    topic = ruled(segments=2, **MERGES)
+    stored = {**(topic.auto_scale_policy or {}), "mergePeakSeconds": 7_200}  # as an older version let it be
+    Topic.objects.filter(pk=topic.incarnation).update(auto_scale_policy=stored)
+    topic = topics.get_topic(name=topic.name)
     report_rates(topic, {0: 100, 1: 100})
     report_minute(topic, {0: 100.0, 1: 100.0}, newest_ms)
     report_minute(topic, {0: 90_000.0}, newest_ms - 100 * MINUTE_MS)
