@@ -2,7 +2,7 @@
 
     ./run --data-dir .data & .venv/bin/python -m bench.pictures --data-dir .data
 
-It waits until the topic has been split and merged and the load of each segment that is kept was reported.
+It waits until the topic has been split and merged and the load of each active segment was reported.
 """
 
 import argparse
@@ -19,7 +19,7 @@ MERGES = 3
 PATIENCE_MS = 900_000
 READY = """merges => document.querySelectorAll('.mark.merge').length >= merges
   && document.querySelectorAll('.mark.split').length > 0
-  && !document.querySelector('.segment[data-colour=unknown]')
+  && !document.querySelector('.segment[data-state=ACTIVE][data-colour=unknown]')
   && document.querySelector('#live').classList.contains('live')"""
 
 
