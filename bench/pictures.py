@@ -21,6 +21,7 @@ READY = """merges => document.querySelectorAll('.mark.merge').length >= merges
   && document.querySelectorAll('.mark.split').length > 0
   && !document.querySelector('.segment[data-state=ACTIVE][data-colour=unknown]')
   && document.querySelector('#live').classList.contains('live')"""
+DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 async def log_in(page: Page, url: str, password: str) -> None:
@@ -36,10 +37,13 @@ async def take(browser: Browser, url: str, password: str, directory: Path) -> No
     """Wait for a map worth a picture, and take it in both themes."""
     page = await browser.new_page(viewport={"width": 1400, "height": 860})
     await log_in(page, url, password)
+    async with page.expect_response(lambda response: "/tiles" in response.url):
+        await page.reload()
     await page.wait_for_function(READY, arg=MERGES, timeout=PATIENCE_MS)
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
         await page.wait_for_function(READY, arg=MERGES, timeout=PATIENCE_MS)
+        await page.evaluate(DRAWN)
         await page.screenshot(path=directory / f"map-{scheme}.png")
 
 
