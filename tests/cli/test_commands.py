@@ -87,10 +87,6 @@ def test_each_command_explains_itself(offline_command: Command, name: str) -> No
         ("policies", "set", "public/default/x", "--json", "{"),
         ("policies", "set", "public/default/x", "--json", '{"maxSegments": NaN}'),
         ("policies", "set", "public/default/x", "maxSegments=8", "maxSegments=9"),
-        ("policies", "set", "public/default/x", "--json", '{"maxSegments": 8, "maxSegments": 8}'),
-        ("policies", "set", "public/default", "--json", '{"maxSegments": 8, "maxSegments": 9}'),
-        ("policies", "set", "public/default", 'profile={"a": 1, "a": 2}'),
-        ("what-now", "public/default/x", 'profile={"a": 1, "a": 2}'),
         ("consume", "public/default/x", "-s", "s", "--type", "checkpoint", "--no-ack"),
         ("consume", "-s", "s"),
         ("consume", "public/default/x", "-s", "s", "--namespace", "public/default"),
@@ -144,18 +140,6 @@ def test_what_makes_no_sense_is_refused_before_anything_is_sent(
     assert set(for_scripts.error) == {"code", "reason", "fields", "hint"}
     assert for_scripts.error["reason"]
     assert "pa55word" not in result.err + for_scripts.err
-
-
-def test_a_name_that_a_policy_has_twice_is_named(offline_command: Command, tmp_path: Path) -> None:
-    policy = tmp_path / "policy.json"
-    policy.write_text('{"maxSegments": 8, "maxSegments": 9}')
-    for arguments in (
-        ("policies", "set", "public/default", "--json", policy.read_text()),
-        ("jobs", "policy-replay", "--policy", str(policy)),
-    ):
-        result = offline_command(*arguments)
-        assert (result.status, result.out) == (2, "")
-        assert "'maxSegments' is in one object twice" in result.err
 
 
 @pytest.mark.parametrize("words", [("-ojson",), ("-o", "json"), ("--output", "json"), ("--output=json",)])
