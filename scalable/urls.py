@@ -1,8 +1,12 @@
 """Every HTTP door of a node."""
 
+import functools
+from collections.abc import Callable
+
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, URLResolver, include, path
+from django.views.decorators.csrf import csrf_exempt
 
 from scalable.admin import site
 from scalable.api import bus, errors, pages
@@ -10,12 +14,27 @@ from scalable.api.node import node
 from scalable.api.urls import is_of_topics
 from scalable.api.urls import urlpatterns as api_urlpatterns
 
+READS = ("GET", "HEAD")
 
+
+def probe(answer: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
+    """Open a door to everybody who reads; what changes nothing needs no check for forged requests."""
+
+    @csrf_exempt
+    @functools.wraps(answer)
+    def door(request: HttpRequest) -> HttpResponse:
+        return answer(request) if request.method in READS else errors.wrong_method(str(request.method), READS)
+
+    return door
+
+
+@probe
 def livez(request: HttpRequest) -> HttpResponse:
     """Answer as soon as this node serves; open to everybody, tells nothing."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
+@probe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Answer 200 while this node's heartbeats are written, else 503; with each part's state, to everybody.
 

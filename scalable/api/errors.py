@@ -5,6 +5,7 @@ Close codes are 4000 plus the HTTP status of the same meaning, so that both can 
 
 import logging
 import uuid
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.core.exceptions import PermissionDenied, RequestDataTooBig
@@ -196,6 +197,12 @@ def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
     return JsonResponse(
         _plain_body("bad_request", f"The request is not acceptable ({type(exception).__name__})."), status=400
     )
+
+
+def wrong_method(method: str, allowed: Sequence[str]) -> JsonResponse:
+    """Answer a method that a door outside REST does not take."""
+    body = _plain_body("method_not_allowed", f'Method "{method}" not allowed.')
+    return JsonResponse(body, status=405, headers={"Allow": ", ".join(allowed)})
 
 
 def failure(error: BaseException | None) -> tuple[int, dict[str, Any]]:

@@ -1,12 +1,12 @@
-"""What of a path is lost once its percent escapes are resolved, and must not be."""
+"""What of a path or query is lost once its percent escapes are resolved, and must not be."""
 
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_plus, unquote_to_bytes
 
 from django.http import HttpRequest
 
-from scalable.domain.errors import InvalidName
+from scalable.domain.errors import InvalidName, InvalidParameter
 
 _QUOTED_SLASH = b"%2f"
 SHOWN_CHARACTERS = 255
@@ -30,3 +30,13 @@ def check_scope(scope: Mapping[str, Any]) -> None:
         unquote_to_bytes(raw).decode()
     except UnicodeDecodeError as error:
         raise InvalidName(field="path", value=shown, problem="it is not UTF-8") from error
+
+
+def check_query(query: str) -> None:
+    """Refuse a query with what is no UTF-8, which would be taken for other text; raises InvalidParameter."""
+    for part in query.split("&"):
+        try:
+            unquote_to_bytes(part).decode()
+        except UnicodeDecodeError as error:
+            name, _, value = (unquote_plus(side)[:SHOWN_CHARACTERS] for side in part.partition("="))
+            raise InvalidParameter(parameter=name, value=value, problem="it is not UTF-8") from error

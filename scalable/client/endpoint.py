@@ -6,6 +6,7 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from scalable.domain.names import NamespaceName, TopicName
@@ -114,8 +115,22 @@ def _checked(token: str) -> str:
 
 
 def _tls_of_environment() -> ssl.SSLContext:
-    return client_context(
-        ca_file=os.environ.get("SCALABLE_TLS_CA", ""),
-        cert_file=os.environ.get("SCALABLE_TLS_CERT", ""),
-        key_file=os.environ.get("SCALABLE_TLS_KEY", ""),
-    )
+    names = ("SCALABLE_TLS_CA", "SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY")
+    files = {name: os.environ.get(name, "") for name in names}
+    for name, path in files.items():
+        if path:
+            _check_readable(name, path)
+    try:
+        return client_context(**dict(zip(("ca_file", "cert_file", "key_file"), files.values(), strict=True)))
+    except ssl.SSLError as error:
+        given = ", ".join(f"{name}={path}" for name, path in files.items() if path)
+        raise OSError(f"{given} cannot be used: {error}") from error
+
+
+def _check_readable(name: str, path: str) -> None:
+    """Name the setting whose file cannot be read, which Python's own error does not."""
+    try:
+        with Path(path).open("rb"):
+            pass
+    except OSError as error:
+        raise type(error)(error.errno, f"{name}: {error.strerror}", path) from error

@@ -180,6 +180,14 @@ def test_livez_is_open(client: Client) -> None:
     assert client.get("/livez").status_code == 200
 
 
+@pytest.mark.parametrize("path", sorted(OPEN))
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+def test_probes_are_read_alone(path: str, method: str) -> None:
+    answer = Client(enforce_csrf_checks=True).generic(method, f"/{path}")
+    assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD")
+    assert answer.json()["code"] == "method_not_allowed"
+
+
 # The dashboard's session.
 
 

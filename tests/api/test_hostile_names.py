@@ -134,6 +134,16 @@ def test_what_would_become_another_name_is_refused(admin: httpx.Client, part: st
     assert ask(admin, "GET", f"{TOPICS}/public/default").json() == []
 
 
+@pytest.mark.parametrize("query", ["key=%FF", "key=a&at=%C3%28", "%ff=1", "key=%ED%A0%80"])
+def test_a_query_that_would_become_another_text_is_refused(admin: httpx.Client, query: str) -> None:
+    orders = f"{TOPICS}/public/default/orders"
+    ask(admin, "PUT", orders)
+    answer = ask(admin, "GET", f"{orders}/locate?{query}")
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_parameter")
+    assert answer.json()["fields"]["parameter"] in {"key", "at", "\ufffd"}
+    assert ask(admin, "GET", f"{orders}/locate?key=%EF%BF%BD").status_code == 200  # that very character
+
+
 def test_a_quoted_slash_opens_no_other_door(admin: httpx.Client) -> None:
     """Resolved, the path would delete the subscription of another topic than the one that is meant."""
     orders = f"{TOPICS}/public/default/orders"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
@@ -54,6 +55,22 @@ def test_names_are_quoted_in_socket_addresses_and_the_token_never_is_in_one() ->
     assert url == "wss://host:8443/prefix/ws/v2/scalable/consume/a%20b/n%3F/t%23%C3%BC/s%2F1"
     assert "secret-token" not in url + repr(endpoint)
     assert endpoint.headers == {"Authorization": "Bearer secret-token"}
+
+
+@pytest.mark.parametrize("name", ["SCALABLE_TLS_CA", "SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY"])
+def test_a_file_of_the_environment_that_is_of_no_use_is_named(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(name, str(tmp_path / "missing"))
+    with pytest.raises(FileNotFoundError, match=f"{name}: .*missing"):
+        Endpoint("https://host:8443", "secret-token")
+    if name == "SCALABLE_TLS_KEY":
+        return  # of which nothing is read without a certificate
+    junk = tmp_path / "junk"
+    junk.write_text("no certificate")
+    monkeypatch.setenv(name, str(junk))
+    with pytest.raises(OSError, match=f"{name}=.*junk cannot be used"):
+        Endpoint("https://host:8443", "secret-token")
 
 
 def test_pauses_grow_with_jitter_up_to_a_limit_and_start_again_after_a_success() -> None:

@@ -130,6 +130,19 @@ def test_defaults_of_policies_that_contradict_each_other_are_all_named(
         load(monkeypatch, scalableTopicMaxSegments="2", scalableTopicMinSegments="4")
 
 
+@pytest.mark.parametrize(("heartbeat", "timeout"), [("10", "10"), ("30", ""), ("", "1.5")])
+def test_nodes_that_would_count_as_dead_between_heartbeats_do_not_start(
+    heartbeat: str, timeout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = "SCALABLE_NODE_HEARTBEAT_SECONDS=.* is not below SCALABLE_NODE_TIMEOUT_SECONDS"
+    with pytest.raises(ImproperlyConfigured, match=named):
+        load(
+            monkeypatch,
+            SCALABLE_NODE_HEARTBEAT_SECONDS=heartbeat,
+            SCALABLE_NODE_TIMEOUT_SECONDS=timeout,
+        )
+
+
 def test_proxies_are_addresses_networks_or_everybody(monkeypatch: pytest.MonkeyPatch) -> None:
     for value in ("*", "10.1.0.7", "10.1.0.0/16,::1", "fd00::/8, 127.0.0.1"):
         loaded = load(monkeypatch, SCALABLE_PROXY_ADDRESSES=value)["SCALABLE_PROXY_ADDRESSES"]

@@ -16,7 +16,7 @@ from scalable import trace
 from scalable.api.authentication import BearerAuthentication, HasRight
 from scalable.api.doors import Door
 from scalable.api.observing import DOOR
-from scalable.api.raw_path import check_path
+from scalable.api.raw_path import check_path, check_query
 from scalable.api.schema import JSON_TYPE, DoorSchema
 from scalable.api.serializers import MAX_BIGINT, Query, read_body, read_query
 from scalable.api.views import idempotent
@@ -65,6 +65,7 @@ class DoorView(APIView):
         note_door(request)
         super().initial(request, *args, **kwargs)
         check_path(request._request)
+        check_query(request.META.get("QUERY_STRING", ""))
         self._query = read_query(request.query_params, self.door.query)
         if settings.SCALABLE_READ_ONLY and self.door.changes(str(request.method), self._query):
             raise ReadOnly
