@@ -142,7 +142,7 @@ class Layouts:
         try:
             body = self.node.layout(TopicName.parse(topic))
         except (NodeRefused, NodeUnavailable, ScalableError) as error:
-            logger.info("the layout of %s is not known: %s", topic, error)
+            logger.info("the layout of %s is not known: %s", shown(topic), shown(error))
             return None
         segments = {int(segment_id): segment for segment_id, segment in body["segments"].items()}
         ranges = {
@@ -180,6 +180,11 @@ class History:
         for day, path in days_of(self._files, self._directory):
             if day < oldest:
                 self._files.delete_dir(path)
+
+
+def shown(said: object) -> str:
+    """Give a text for a log; what it quotes may be no text, such as half of a pair of surrogates."""
+    return str(said).encode(errors="backslashreplace").decode()
 
 
 def file_system(location: str) -> tuple[fs.FileSystem, str]:

@@ -28,7 +28,7 @@ from scalable.domain.broker_settings import CHANGE_THRESHOLD, change_threshold
 from scalable.domain.errors import ScalableError
 from scalable.domain.load import DEFAULT_CHANGE_THRESHOLD
 from scalable.domain.names import TopicName
-from spark.history import KEPT_DAYS, History, Layouts
+from spark.history import KEPT_DAYS, History, Layouts, shown
 from spark.options import FORMAT
 from spark.rest import NodeClient, NodeRefused, NodeUnavailable
 from spark.samples import SAMPLES_TOPIC, sample_rows
@@ -140,7 +140,7 @@ class LoadReport:
         try:
             self._history.write(update.minutes, now_ms=time.time_ns() // 1_000_000)
         except (OSError, OverflowError, TypeError, ValueError, pa.ArrowException, ScalableError) as error:
-            logger.warning("%d minutes are missing in the history: %s", len(update.minutes), error)
+            logger.warning("%d minutes are missing in the history: %s", len(update.minutes), shown(error))
 
     def _tell(self, update: LoadUpdate, batch_id: int, milliseconds: int) -> None:
         """Leave the state of affairs in the status file, and in the log if something was reported."""

@@ -160,6 +160,7 @@ def test_a_row_that_no_file_takes_holds_up_no_report(
     )
     report._keep(LoadUpdate(watermark_ms=NOW_MS, minutes=[measured(NOW_MS, **odd)]))
     assert "1 minutes are missing in the history" in caplog.text
+    assert caplog.text.encode()  # what is logged can be written down
     report._keep(LoadUpdate(watermark_ms=NOW_MS, minutes=[measured(NOW_MS)]))
     assert [row["topic"] for row in rows_in(tmp_path / "history")] == [TOPIC]
 
