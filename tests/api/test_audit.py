@@ -173,8 +173,8 @@ def test_the_audit_is_listed_page_by_page(db: None) -> None:
 
 @pytest.mark.parametrize("sought", ["actor", "action", "target", "outcome"])
 def test_the_audit_is_searched_for_what_can_be_in_it(db: None, sought: str) -> None:
-    assert Rest().json(f"/admin/v2/audit?{sought}=%F0%9F%8D%8E%ED%A0%80%0A%25_'")["events"] == []
-    for value in ("%00", "a" * 1025):
+    assert Rest().json(f"/admin/v2/audit?{sought}=%F0%9F%8D%8E%0A%25_'")["events"] == []
+    for value in ("%00", "%ED%A0%80", "a" * 1025):
         assert Rest().refused("GET", f"/admin/v2/audit?{sought}={value}") == (400, "invalid_parameter")
 
 
