@@ -30,7 +30,8 @@ class Counted:
 
 async def test_thousands_of_calls_are_made_a_few_at_a_time() -> None:
     counted = Counted()
-    await some_at_once(partial(counted.call, number) for number in range(CALLS))
+    failures = await some_at_once(partial(counted.call, number) for number in range(CALLS))
+    assert [failure.args for failure in failures] == [(number,) for number in range(0, CALLS, 3)]
     assert sorted(counted.done) == list(range(CALLS))
     assert counted.most == CALLS_AT_ONCE
 

@@ -91,7 +91,8 @@ class Acknowledgements:
         async with self._writing:
             self._any.clear()
             acks, self._waiting = self._waiting, {}
-            await some_at_once(partial(self._write, ack) for ack in acks.values())
+            for failure in await some_at_once(partial(self._write, ack) for ack in acks.values()):
+                raise failure
 
     async def _write(self, ack: Ack) -> None:
         try:

@@ -274,7 +274,9 @@ class QueueSocket(FollowingSocket):
             self._outcomes_waiting.clear()
             outcomes, self._outcomes = self._outcomes, {}
             self._waiting_ranges = 0
-            await some_at_once(partial(self._write, *key, each) for key, each in outcomes.items())
+            writes = (partial(self._write, *key, each) for key, each in outcomes.items())
+            for failure in await some_at_once(writes):
+                raise failure
 
     async def _write(self, segment_id: int, reader: QueueReader | None, outcomes: Outcomes) -> None:
         for incarnation, ranges in outcomes.acknowledged.items():
