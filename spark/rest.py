@@ -23,7 +23,7 @@ from urllib.parse import quote, urlencode
 
 from scalable.domain.checkpoint import SegmentExtent
 from scalable.domain.names import TopicName
-from scalable.wire.tls import client_context
+from scalable.wire.tls import environment_context
 
 FIRST_DELAY_SECONDS = 0.1
 LONGEST_DELAY_SECONDS = 5.0
@@ -122,11 +122,7 @@ class NodeClient:
 @cache
 def _tls() -> ssl.SSLContext:
     """How encrypted nodes are met, as the environment of the client library says it."""
-    return client_context(
-        ca_file=os.environ.get("SCALABLE_TLS_CA", ""),
-        cert_file=os.environ.get("SCALABLE_TLS_CERT", ""),
-        key_file=os.environ.get("SCALABLE_TLS_KEY", ""),
-    )
+    return environment_context(os.environ)
 
 
 def _patiently(once: Callable[[], Answer], what: str, patience_seconds: float) -> Answer:

@@ -6,11 +6,10 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from scalable.domain.names import NamespaceName, TopicName
-from scalable.wire.tls import client_context
+from scalable.wire.tls import environment_context
 
 SOCKET_ROOT = "/ws/v2/scalable"
 
@@ -36,7 +35,9 @@ class Endpoint:
         """
         self.urls = _parsed(url)
         self.token = _checked(token)
-        self.tls = tls or (_tls_of_environment() if any("https:" in each for each in self.urls) else None)
+        self.tls = tls or (
+            environment_context(os.environ) if any("https:" in each for each in self.urls) else None
+        )
         self._used = 0
 
     def __repr__(self) -> str:
@@ -90,9 +91,8 @@ def _parsed(url: Urls) -> tuple[str, ...]:
     given = url.split(",") if isinstance(url, str) else url
     urls = tuple(dict.fromkeys(each.strip().rstrip("/") for each in given))
     for each in urls or ("",):
-        if "@" in "".join(
-            each.split("/")[:3]
-        ):  # it would take the place of the token; and is shown to nobody
+        # A user would take the place of the token; and is shown to nobody.
+        if "@" in "".join(each.split("/")[:3]):
             raise ValueError("the URL of a node has a user or password; give a token")
         if not _is_of_a_node(each):
             raise ValueError(f"{each!r} is not the http(s) URL of a node")
@@ -112,25 +112,3 @@ def _checked(token: str) -> str:
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ValueError("the token has characters that no token has")  # which is shown to nobody
     return token
-
-
-def _tls_of_environment() -> ssl.SSLContext:
-    names = ("SCALABLE_TLS_CA", "SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY")
-    files = {name: os.environ.get(name, "") for name in names}
-    for name, path in files.items():
-        if path:
-            _check_readable(name, path)
-    try:
-        return client_context(**dict(zip(("ca_file", "cert_file", "key_file"), files.values(), strict=True)))
-    except ssl.SSLError as error:
-        given = ", ".join(f"{name}={path}" for name, path in files.items() if path)
-        raise OSError(f"{given} cannot be used: {error}") from error
-
-
-def _check_readable(name: str, path: str) -> None:
-    """Name the setting whose file cannot be read, which Python's own error does not."""
-    try:
-        with Path(path).open("rb"):
-            pass
-    except OSError as error:
-        raise type(error)(error.errno, f"{name}: {error.strerror}", path) from error
