@@ -31,33 +31,32 @@ class Lifetimes:
 
 @dataclass(frozen=True, slots=True)
 class EffectiveLifetimes:
-    """What holds for a topic, or the topics of a namespace, and whose setting it is."""
+    """What a topic or namespace sets itself, what holds for it or its topics, and whose setting that is."""
 
+    own: Lifetimes
     retention_seconds: Resolved[int]
     session_grace_seconds: Resolved[float]
 
 
-def topic_lifetimes(*, name: TopicName) -> Lifetimes:
-    """Give what a topic sets itself; raises TopicNotFound."""
-    return Lifetimes(*store.read_lifetimes(incarnation_of(name))[0])
-
-
 def effective_lifetimes(*, name: TopicName) -> EffectiveLifetimes:
     """Give what holds for a topic; raises TopicNotFound."""
-    return _effective(*(Lifetimes(*row) for row in store.read_lifetimes(incarnation_of(name))))
+    own, inherited = (Lifetimes(*row) for row in store.read_lifetimes(incarnation_of(name)))
+    return _effective(own, topic=own, namespace=inherited)
 
 
 def effective_namespace_lifetimes(*, tenant: str, namespace: str) -> EffectiveLifetimes:
     """Give what holds for a namespace's topics that set nothing; raises NamespaceNotFound."""
-    return _effective(Lifetimes(), namespace_lifetimes(tenant=tenant, namespace=namespace))
+    own = Lifetimes(*store.read_namespace_lifetimes(topics.namespace_id(tenant, namespace)))
+    return _effective(own, topic=Lifetimes(), namespace=own)
 
 
-def _effective(own: Lifetimes, inherited: Lifetimes) -> EffectiveLifetimes:
+def _effective(own: Lifetimes, *, topic: Lifetimes, namespace: Lifetimes) -> EffectiveLifetimes:
     return EffectiveLifetimes(
-        resolve(own.retention_seconds, inherited.retention_seconds, settings.SCALABLE_RETENTION_SECONDS),
+        own,
+        resolve(topic.retention_seconds, namespace.retention_seconds, settings.SCALABLE_RETENTION_SECONDS),
         resolve(
-            own.session_grace_seconds,
-            inherited.session_grace_seconds,
+            topic.session_grace_seconds,
+            namespace.session_grace_seconds,
             settings.SCALABLE_SESSION_GRACE_SECONDS,
         ),
     )
@@ -79,11 +78,6 @@ def set_topic_lifetimes(*, name: TopicName, lifetimes: Lifetimes, actor: str) ->
         store.write_topic_lifetimes(
             topic.incarnation, lifetimes.retention_seconds, lifetimes.session_grace_seconds
         )
-
-
-def namespace_lifetimes(*, tenant: str, namespace: str) -> Lifetimes:
-    """Give what a namespace sets for its topics; raises NamespaceNotFound."""
-    return Lifetimes(*store.read_namespace_lifetimes(topics.namespace_id(tenant, namespace)))
 
 
 def set_namespace_lifetimes(*, tenant: str, namespace: str, lifetimes: Lifetimes, actor: str) -> None:

@@ -83,9 +83,7 @@ class TopicLifetimesView(DoorView):
     }
 
     def get(self, request: Request, **path: str) -> Response:
-        name = topic_of(path)
-        own, effective = lifetimes.topic_lifetimes(name=name), lifetimes.effective_lifetimes(name=name)
-        return Response(_shown(own, effective))
+        return Response(_shown(lifetimes.effective_lifetimes(name=topic_of(path))))
 
     def post(self, request: Request, **path: str) -> Response:
         given = _given(request)
@@ -124,9 +122,7 @@ class NamespaceLifetimesView(DoorView):
     }
 
     def get(self, request: Request, **path: str) -> Response:
-        where = namespace_of(path)
-        effective = lifetimes.effective_namespace_lifetimes(**where)
-        return Response(_shown(lifetimes.namespace_lifetimes(**where), effective))
+        return Response(_shown(lifetimes.effective_namespace_lifetimes(**namespace_of(path))))
 
     def post(self, request: Request, **path: str) -> Response:
         given = _given(request)
@@ -199,12 +195,12 @@ def _body(own: Lifetimes) -> dict[str, object]:
     }
 
 
-def _shown(own: Lifetimes, effective: EffectiveLifetimes) -> dict[str, object]:
+def _shown(effective: EffectiveLifetimes) -> dict[str, object]:
     holds = {
         "retentionSeconds": _effective(effective.retention_seconds),
         "sessionGraceSeconds": _effective(effective.session_grace_seconds),
     }
-    return _body(own) | {"effective": holds}
+    return _body(effective.own) | {"effective": holds}
 
 
 def _effective(resolved: Resolved[int] | Resolved[float]) -> dict[str, object]:
