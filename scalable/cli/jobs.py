@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from scalable.cli.moments import as_text
 from scalable.cli.session import Session, with_admin
-from scalable.cli.values import NAMESPACE
+from scalable.cli.values import NAMESPACE, read_json
 from scalable.client import Admin
 from scalable.domain.jobs import UNFINISHED, JobKind, JobState
-from scalable.domain.json_names import unique_names
 
 COLUMNS = ("created", "jobId", "kind", "state", "tasks", "actor", "error")
 POLICY_COLUMNS = ("policy", "topics", "violation_percent", "segments_over_clairvoyant", "actions")
@@ -143,7 +141,7 @@ def _row(job: dict[str, Any]) -> dict[str, Any]:
 
 def _read_policy(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=unique_names)
+        return read_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from error
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from typing import Any
 
@@ -12,9 +10,9 @@ import click
 from scalable.cli.places import Place, named, place_argument
 from scalable.cli.session import Session, with_admin
 from scalable.cli.topics import epoch_option
-from scalable.cli.values import PAIR, properties_of
+from scalable.cli.values import PAIR, properties_of, read_json
 from scalable.client import Admin
-from scalable.domain.json_names import RepeatedName, unique_names
+from scalable.domain.json_names import RepeatedName
 from scalable.domain.names import TopicName
 
 
@@ -124,32 +122,17 @@ def _typed(fields: dict[str, str]) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     try:
-        return _read_json(text)
+        return read_json(text)
     except RepeatedName as error:
         raise click.UsageError(str(error)) from error
     except ValueError:
         return text
 
 
-def _read_json(text: str) -> Any:
-    """Read JSON; raises ValueError, also for NaN, Infinity and 1e400, which no request can hold.
-
-    What has a name twice raises RepeatedName.
-    """
-    return json.loads(text, object_pairs_hook=unique_names, parse_constant=_finite, parse_float=_finite)
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is no finite number")
-    return number
-
-
 def _read_object(text: str) -> dict[str, Any]:
     raw = sys.stdin.read() if text == "-" else text
     try:
-        body = _read_json(raw)
+        body = read_json(raw)
     except RepeatedName as error:
         raise click.UsageError(f"--json: {error}") from error
     except ValueError as error:

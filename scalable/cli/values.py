@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -11,6 +13,7 @@ import click
 
 from scalable.domain.checkpoint import Checkpoint, checkpoint_from_text
 from scalable.domain.errors import ScalableError
+from scalable.domain.json_names import unique_names
 from scalable.domain.names import SEGMENT_SCHEME, TOPIC_SCHEME, NamespaceName, SegmentName, TopicName
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -166,3 +169,18 @@ def properties_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
             raise click.UsageError(f"{key!r} is given twice")
         found[key] = value
     return found
+
+
+def read_json(text: str) -> Any:
+    """Read JSON; raises ValueError, also for NaN, Infinity and 1e400, which no request can hold.
+
+    What has a name twice raises RepeatedName.
+    """
+    return json.loads(text, object_pairs_hook=unique_names, parse_constant=_finite, parse_float=_finite)
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
