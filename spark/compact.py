@@ -15,7 +15,7 @@ from datetime import UTC, date, datetime
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from spark.history import READ_SCHEMA, days_of, file_system, once, parquet_files, recorded_files
+from spark.history import READ_SCHEMA, check_files, days_of, file_system, once, parquet_files
 from spark.jobs import Result, job_parser, run_job
 
 _SCHEMA = READ_SCHEMA.rpartition(",")[0]
@@ -31,9 +31,10 @@ def compact(session: SparkSession, location: str, *, before: date) -> Result:
     days = merged = 0
     unreadable: list[str] = []
     for day, path in sorted(days_of(files, directory)):
-        if day >= before or len(parquet_files(files, path)) < 2:
+        paths = parquet_files(files, path) if day < before else []
+        if len(paths) < 2:
             continue
-        recorded = recorded_files(location, first=day, last=day)
+        recorded = check_files(files, paths)
         unreadable += recorded.unreadable
         names = [name.rpartition("/")[2] for name in recorded.readable]
         if len(names) > 1:

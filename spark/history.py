@@ -215,15 +215,15 @@ def write_file(files: fs.FileSystem, directory: str, name: str, table: pa.Table)
 def recorded_files(location: str, *, first: date, last: date) -> RecordedFiles:
     """Look at the files of the days from `first` to `last`, both included, and whether they can be read."""
     files, directory = file_system(location)
-    found = [
-        (path, f"day={day}/{path.rpartition('/')[2]}")
-        for day, of_day in sorted(days_of(files, directory))
-        if first <= day <= last
-        for path in parquet_files(files, of_day)
-    ]
+    days = [path for day, path in sorted(days_of(files, directory)) if first <= day <= last]
+    return check_files(files, [path for of_day in days for path in parquet_files(files, of_day)])
+
+
+def check_files(files: fs.FileSystem, paths: Sequence[str]) -> RecordedFiles:
+    """Look at files of the history, and whether they can be read."""
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-        sound = list(pool.map(lambda pair: _is_sound(files, pair[0]), found))
-    names = [name for _, name in found]
+        sound = list(pool.map(lambda path: _is_sound(files, path), paths))
+    names = ["/".join(path.split("/")[-2:]) for path in paths]  # below the history: the day and the file
     unreadable = tuple(name for name, is_sound in zip(names, sound, strict=True) if not is_sound)
     if unreadable:
         logger.warning("%d files of the history cannot be read: %s", len(unreadable), ", ".join(unreadable))
