@@ -241,9 +241,8 @@ def write_layout(
         "sealed_segments": len(layout.segments) - len(layout.active),
     }
     if any(not segment.is_active for segment in changed):
-        counters["next_sweep_at"] = (
-            None  # it may have been quiet for long, and now there is something to prune
-        )
+        # It may have been quiet for long, and now there is something to prune.
+        counters["next_sweep_at"] = None
     evaluations.mark(topic.incarnation)
     return raise_revision(topic.incarnation, **counters, **columns)
 
