@@ -16,7 +16,7 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from spark.history import READ_SCHEMA, check_files, days_of, file_system, once, parquet_files
-from spark.jobs import Result, job_parser, run_job
+from spark.jobs import Result, job_parser, read_day, run_job
 
 _SCHEMA = READ_SCHEMA.rpartition(",")[0]
 _SCRATCH = "_compacting"
@@ -60,7 +60,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     """Read the command line."""
     parser = job_parser("compact", __doc__, environment)
     today = str(datetime.now(UTC).date())
-    parser.add_argument("--before", type=date.fromisoformat, default=today, help="UTC; default: today")
+    parser.add_argument("--before", type=read_day, default=today, help="UTC; default: today")
     return parser.parse_args(arguments)
 
 

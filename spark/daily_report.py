@@ -10,14 +10,13 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import date
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
 from spark.history import file_system, in_namespace, read_recorded, recorded_files
-from spark.jobs import Result, check_namespace, into_option, job_parser, run_job, yesterday
+from spark.jobs import Result, check_namespace, into_option, job_parser, read_day, run_job, yesterday
 from spark.report_page import draw, page
 
 SEGMENT_RATE = 10_000.0
@@ -197,7 +196,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     parser = job_parser("daily_report", __doc__, environment)
     reports = Path(environment.get("SCALABLE_DATA_DIR") or ".data").resolve() / "spark" / "reports"
     add = parser.add_argument
-    add("--day", type=date.fromisoformat, default=yesterday(), help="UTC; default: yesterday")
+    add("--day", type=read_day, default=yesterday(), help="UTC; default: yesterday")
     add("--namespace", default="", help="tenant/namespace; default: all")
     add("--output", default=str(reports), help="path or URI below which reports are written")
     add("--segment-rate", type=float, default=SEGMENT_RATE, help="messages/s that one segment can take")

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -26,6 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from scalable.domain.errors import ScalableError
+from scalable.domain.jobs import FIRST_DAY, parse_day
 from scalable.domain.names import TopicName
 from spark.session import make_session
 
@@ -72,6 +73,15 @@ def check_namespace(parser: argparse.ArgumentParser, namespace: str) -> None:
             TopicName.parse(f"topic://{namespace}/any")
     except ScalableError as error:
         parser.error(str(error))
+
+
+def read_day(text: str) -> date:
+    """Read a day of a command line; raises ArgumentTypeError."""
+    try:
+        return parse_day(text)
+    except ValueError:
+        problem = f"{text!r} is no day such as 2026-11-27, from {FIRST_DAY} on"
+        raise argparse.ArgumentTypeError(problem) from None
 
 
 def yesterday() -> str:

@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,16 @@ from scalable.domain.errors import ScalableError
 from scalable.domain.jobs import check_policies
 from scalable.domain.keyspace import KEYSPACE_SIZE
 from spark.history import in_namespace, read_recorded, recorded_files
-from spark.jobs import TASKS_PER_CORE, Result, check_namespace, into_option, job_parser, run_job, yesterday
+from spark.jobs import (
+    TASKS_PER_CORE,
+    Result,
+    check_namespace,
+    into_option,
+    job_parser,
+    read_day,
+    run_job,
+    yesterday,
+)
 
 MINUTE_MS = 60_000
 SHORTEST_MINUTES = 3
@@ -203,8 +211,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     parser = job_parser("policy_replay", __doc__, environment)
     replays = Path(environment.get("SCALABLE_DATA_DIR") or ".data").resolve() / "spark" / "replays"
     add, usual = parser.add_argument, Setup()
-    add("--day", type=date.fromisoformat, default=yesterday(), help="UTC; default: yesterday")
-    add("--last-day", type=date.fromisoformat, help="default: the same day")
+    add("--day", type=read_day, default=yesterday(), help="UTC; default: yesterday")
+    add("--last-day", type=read_day, help="default: the same day")
     add("--namespace", default="", help="tenant/namespace; default: all")
     add("--profile", action="append", choices=RULES, help="may be repeated; default: all")
     add("--policy", action="append", default=[], type=Path, metavar="FILE", help=POLICY_HELP)

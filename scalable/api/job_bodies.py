@@ -11,7 +11,8 @@ from scalable.store.jobs import JobView
 
 Kind = Literal["daily_report", "compact", "policy_replay"]
 State = Literal["QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"]
-Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$")]
+Day = Annotated[str, Meta(extra_json_schema={"format": "date"})]
+"""The domain says what is wrong with one."""
 Rate = Annotated[float, Meta(ge=0)]
 NamespaceText = Annotated[str, Meta(max_length=511, pattern=r"^[^\x00]*$")]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from scalable.cli.moments import as_text
 from scalable.cli.session import Session, with_admin
-from scalable.cli.values import NAMESPACE, read_json
+from scalable.cli.values import DAY, NAMESPACE, read_json
 from scalable.client import Admin
 from scalable.domain.jobs import UNFINISHED, JobKind, JobState
 
@@ -23,7 +24,6 @@ POLL_SECONDS = 0.5
 FAILED = 1
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-day = click.DateTime(formats=["%Y-%m-%d"])
 wait_option = click.option(
     "--wait/--no-wait", default=True, help="Follow it to its end, or print it at once."
 )
@@ -36,7 +36,7 @@ def jobs() -> None:
 
 
 @jobs.command("daily-report")
-@click.option("--day", type=day, help="UTC; without it yesterday.")
+@click.option("--day", type=DAY, help="UTC; without it yesterday.")
 @click.option("--namespace", type=NAMESPACE, help="Without it all topics.")
 @click.option("--segment-rate", type=float, help="Messages/s that one segment can take.")
 @wait_option
@@ -47,7 +47,7 @@ def daily_report(session: Session, admin: Admin, /, wait: bool, **options: Any) 
 
 
 @jobs.command()
-@click.option("--before", type=day, help="UTC; without it today.")
+@click.option("--before", type=DAY, help="UTC; without it today.")
 @wait_option
 @with_admin
 def compact(session: Session, admin: Admin, /, wait: bool, **options: Any) -> int:
@@ -56,8 +56,8 @@ def compact(session: Session, admin: Admin, /, wait: bool, **options: Any) -> in
 
 
 @jobs.command("policy-replay")
-@click.option("--day", type=day, help="UTC; without it yesterday.")
-@click.option("--last-day", type=day, help="Without it the same day.")
+@click.option("--day", type=DAY, help="UTC; without it yesterday.")
+@click.option("--last-day", type=DAY, help="Without it the same day.")
 @click.option("--namespace", type=NAMESPACE, help="Without it all topics.")
 @click.option("--profile", "profiles", multiple=True, help="A rule; may be repeated. Without any all.")
 @click.option(
@@ -162,8 +162,8 @@ def _wire(name: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "date"):
-        return value.date().isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
     return list(value) if isinstance(value, tuple) else value
 
 

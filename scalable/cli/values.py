@@ -6,13 +6,14 @@ import json
 import math
 import re
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import click
 
 from scalable.domain.checkpoint import Checkpoint, checkpoint_from_text
 from scalable.domain.errors import ScalableError
+from scalable.domain.jobs import FIRST_DAY, parse_day
 from scalable.domain.json_names import unique_names
 from scalable.domain.names import SEGMENT_SCHEME, TOPIC_SCHEME, NamespaceName, SegmentName, TopicName
 
@@ -132,6 +133,20 @@ class MomentType(click.ParamType[int]):
         return int(moment.timestamp() * 1000)
 
 
+class DayType(click.ParamType[date]):
+    """A day, `YYYY-MM-DD`; whether it has begun, the server's clock says."""
+
+    name = "YYYY-MM-DD"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> date:
+        if isinstance(value, date):
+            return value
+        try:
+            return parse_day(value)
+        except ValueError:
+            self.fail(f"{value!r} is no day such as 2026-11-27, from {FIRST_DAY} on", param, ctx)
+
+
 class StartType(click.ParamType["str | int | Checkpoint"]):
     """Where reading begins: `earliest`, `latest`, a moment, or the text of a checkpoint."""
 
@@ -148,7 +163,7 @@ class StartType(click.ParamType["str | int | Checkpoint"]):
             return MOMENT.convert(value, param, ctx)
 
 
-TOPIC, SEGMENT_PLACE, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, START = (
+TOPIC, SEGMENT_PLACE, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, DAY, START = (
     TopicType(),
     SegmentPlaceType(),
     NamespaceType(),
@@ -157,6 +172,7 @@ TOPIC, SEGMENT_PLACE, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, START = (
     PairType(),
     SpanType(),
     MomentType(),
+    DayType(),
     StartType(),
 )
 

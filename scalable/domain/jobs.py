@@ -20,6 +20,10 @@ MAX_POLICIES = 16
 MAX_SEGMENTS = 65_536
 MAX_RATE = 1e12
 MAX_WARM_UP_SECONDS = 86_400.0
+FIRST_DAY = date(1970, 1, 1)
+"""Minutes of a history are counted from here."""
+DAY_OPTIONS = ("day", "lastDay", "before")
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _POLICY_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
@@ -72,8 +76,19 @@ OPTIONS: Mapping[JobKind, frozenset[str]] = {
 """The options of each kind; what is left out has the default of the job itself."""
 
 
-def check_options(kind: JobKind, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Read what a job is told.
+def parse_day(text: str) -> date:
+    """Read a day written as `YYYY-MM-DD`; raises ValueError for anything else, and for one before 1970.
+
+    `date.fromisoformat` alone also takes `20261127` and `2026-W48-5`.
+    """
+    day = date.fromisoformat(text)
+    if not _DAY.fullmatch(text) or day < FIRST_DAY:
+        raise ValueError(f"{text!r} is no day such as 2026-11-27")
+    return day
+
+
+def check_options(kind: JobKind, options: Mapping[str, Any], *, today: date) -> dict[str, Any]:
+    """Read what a job is told; a day (UTC) is `today` at the latest.
 
     Raises InvalidParameter, InvalidName, and for policies UnknownField, PolicyUnreadable, PolicyInvalid.
     """
@@ -81,7 +96,7 @@ def check_options(kind: JobKind, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         if name not in OPTIONS[kind]:
             raise _refused(name, value, f"a job of the kind {kind} has no such option")
-        checked[name] = _CHECKS[name](name, value)
+        checked[name] = _day(name, value, today) if name in DAY_OPTIONS else _CHECKS[name](name, value)
     first, last = checked.get("day"), checked.get("lastDay")
     if last is not None and (first is None or last < first):
         raise _refused("lastDay", last, "it is not after the day")
@@ -92,11 +107,14 @@ def _refused(name: str, value: object, problem: str) -> InvalidParameter:
     return InvalidParameter(parameter=name, value=str(value)[:100], problem=problem)
 
 
-def _day(name: str, value: Any) -> str:
+def _day(name: str, value: Any, today: date) -> str:
     try:
-        return date.fromisoformat(value).isoformat()
+        day = parse_day(value)
     except (TypeError, ValueError):
-        raise _refused(name, value, "it is no day such as 2026-11-27") from None
+        raise _refused(name, value, f"it is no day such as 2026-11-27, from {FIRST_DAY} on") from None
+    if day > today:
+        raise _refused(name, value, f"it has not begun: today, in UTC, is {today}")
+    return day.isoformat()
 
 
 def _namespace(name: str, value: Any) -> str:
@@ -138,9 +156,6 @@ def check_policies(name: str, value: Mapping[str, Any]) -> dict[str, dict[str, A
 
 
 _CHECKS: Mapping[str, Callable[[str, Any], Any]] = {
-    "day": _day,
-    "lastDay": _day,
-    "before": _day,
     "namespace": _namespace,
     "segmentRate": _number(MAX_RATE),
     "capacity": _number(MAX_RATE),

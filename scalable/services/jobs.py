@@ -7,6 +7,7 @@ job may be repeated.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC
 from enum import StrEnum
 from math import isfinite
 from pathlib import Path
@@ -21,6 +22,7 @@ from scalable.domain.errors import JobBusy, JobEnded, JobFileNotFound
 from scalable.domain.jobs import Counts, JobKind, JobState, check_options
 from scalable.services import auditing
 from scalable.store import jobs as store
+from scalable.store.clock import database_now
 from scalable.store.jobs import JobView
 
 LEASE_SECONDS = 60.0
@@ -45,7 +47,7 @@ def start_job(*, kind: JobKind, options: Mapping[str, Any], actor: str) -> JobVi
 
     Raises JobBusy while one of its kind is not over, and what `check_options` does.
     """
-    checked = check_options(kind, options)
+    checked = check_options(kind, options, today=database_now().astimezone(UTC).date())
     job = store.insert(kind, checked, actor=actor)
     if job is None:
         busy = store.unfinished(kind)

@@ -13,6 +13,7 @@ from tests.browser.conftest import Console
 from tests.browser.test_pages import OVERFLOW
 
 RUNNER = "a test"
+YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
 SCROLLED = """() => { const place = document.querySelector("#jobs").parentElement;
   return place.scrollWidth - place.clientWidth; }"""
 
@@ -22,12 +23,12 @@ async def test_jobs_are_started_followed_and_cancelled(console: Console) -> None
     await console.open("/jobs")
     await page.wait_for_selector("#empty:not([hidden])")
     await page.select_option("[name=kind]", "policy_replay")
-    await page.fill("[name=day]", "2026-11-27")
+    await page.fill("[name=day]", str(YESTERDAY))
     await page.fill("[name=policy]", '{"maxSegments": 8}')
     await page.click("#go")
     await page.wait_for_selector('#rows .state >> text="queued"')
     (job,) = console.call("GET", "jobs")["jobs"]
-    assert job["options"] == {"day": "2026-11-27", "policies": {"page": {"maxSegments": 8}}}
+    assert job["options"] == {"day": str(YESTERDAY), "policies": {"page": {"maxSegments": 8}}}
     await page.click("#go")
     await page.wait_for_selector("#banner:not([hidden])")
     assert job["jobId"] in await page.inner_text("#banner")
@@ -58,7 +59,13 @@ async def test_two_hundred_ended_jobs_leave_the_running_one_in_sight(console: Co
     page = console.page
     await ask(_end_many, 200)
     running = console.call(
-        "POST", "jobs", {"kind": "policy_replay", "day": "2026-11-20", "lastDay": "2026-11-27"}
+        "POST",
+        "jobs",
+        {
+            "kind": "policy_replay",
+            "day": str(YESTERDAY - timedelta(days=7)),
+            "lastDay": str(YESTERDAY),
+        },
     )
     await ask(_run_halfway, running["jobId"])
     console.call("POST", "jobs", {"kind": "daily_report"})

@@ -1,6 +1,6 @@
 """Batch jobs as rows: one of a kind, one that runs, progress, cancelling, lost runners, bounded history."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -32,6 +32,10 @@ from tests.topology import ACTOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+TODAY = datetime.now(UTC).date()
+YESTERDAY = str(TODAY - timedelta(days=1))
+AHEAD = str(TODAY + timedelta(days=2))
+"""A day that has not begun, even when midnight passes meanwhile."""
 REPORT, COMPACT, REPLAY = JobKind.DAILY_REPORT, JobKind.COMPACT, JobKind.POLICY_REPLAY
 
 
@@ -64,8 +68,8 @@ def silence(job: JobView) -> None:
 
 
 def test_a_job_is_done_by_one_runner_and_its_row_tells_all_of_it() -> None:
-    job = start(REPORT, day="2026-11-27", namespace="public/default")
-    assert (job.state, job.actor, job.options["day"]) == (JobState.QUEUED, ACTOR, "2026-11-27")
+    job = start(REPORT, day=YESTERDAY, namespace="public/default")
+    assert (job.state, job.actor, job.options["day"]) == (JobState.QUEUED, ACTOR, YESTERDAY)
     assert claim(job) is not None
     assert claim(job, "b") is None
     assert report(job, counts=Counts(1, 2, 3, 4)) is Go.ON
@@ -208,15 +212,18 @@ def test_the_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "error"),
     [
-        (COMPACT, {"day": "2026-11-27"}, InvalidParameter),
+        (COMPACT, {"day": YESTERDAY}, InvalidParameter),
         (COMPACT, {"before": "2026-02-30"}, InvalidParameter),
         (REPORT, {"namespace": "public"}, InvalidName),
         (REPORT, {"segmentRate": 0.0}, InvalidParameter),
         (REPORT, {"segmentRate": float("nan")}, InvalidParameter),
         (REPLAY, {"capacity": 0}, InvalidParameter),
         (REPLAY, {"warmUpSeconds": -1}, InvalidParameter),
-        (REPLAY, {"lastDay": "2026-11-27"}, InvalidParameter),
-        (REPLAY, {"day": "2026-11-27", "lastDay": "2026-11-26"}, InvalidParameter),
+        (REPLAY, {"lastDay": YESTERDAY}, InvalidParameter),
+        (REPLAY, {"day": str(TODAY), "lastDay": YESTERDAY}, InvalidParameter),
+        (REPLAY, {"day": YESTERDAY, "lastDay": AHEAD}, InvalidParameter),
+        (REPORT, {"day": AHEAD}, InvalidParameter),
+        (COMPACT, {"before": AHEAD}, InvalidParameter),
         (REPLAY, {"profiles": ["nobody"]}, InvalidParameter),
         (REPLAY, {"policies": {"pip-483": {}}}, InvalidParameter),
         (REPLAY, {"policies": {"../x": {}}}, InvalidParameter),
@@ -230,6 +237,10 @@ def test_what_cannot_be_meant_is_refused(
     with pytest.raises(error):
         start(kind, **options)
     assert not SparkJob.objects.exists()
+
+
+def test_today_may_be_asked_for() -> None:
+    assert start(COMPACT, before=str(TODAY)).options == {"before": str(TODAY)}
 
 
 def test_a_replay_may_count_from_its_beginning() -> None:

@@ -1,7 +1,7 @@
 """A history made by hand: rows of minutes, written as the load report writes them."""
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ from pyarrow import fs
 
 from spark.history import SCHEMA, write_file
 
-DAY = date(2026, 11, 27)
-START_MS = 1_795_737_600_000
+DAY = datetime.now(UTC).date() - timedelta(days=7)
+"""A day that is over, whatever midnight passes meanwhile."""
+START_MS = int(datetime.combine(DAY, time(), UTC).timestamp() * 1000)
 """The first moment of the day."""
 PARTS = 32
 Row = dict[str, Any]

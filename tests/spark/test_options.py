@@ -1,8 +1,10 @@
 """What a job is told is judged before Spark is started."""
 
+from types import ModuleType
+
 import pytest
 
-from spark import policy_replay
+from spark import compact, daily_report, policy_replay
 
 
 @pytest.mark.parametrize("option", ["--capacity", "--max-segments", "--warm-up-seconds"])
@@ -14,3 +16,17 @@ def test_numbers_out_of_their_bounds_are_mistakes_of_the_command_line(
         policy_replay.parse_options([option, value], {})
     assert caught.value.code == 2
     assert option.strip("-").replace("-", "_") in capsys.readouterr().err.replace("-", "_")
+
+
+@pytest.mark.parametrize(
+    ("job", "option"),
+    [(daily_report, "--day"), (policy_replay, "--day"), (policy_replay, "--last-day"), (compact, "--before")],
+)
+@pytest.mark.parametrize("value", ["20261127", "2026-W48-5", "0001-01-01", "tomorrow"])
+def test_days_have_one_form(
+    job: ModuleType, option: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        job.parse_options([option, value], {})
+    assert caught.value.code == 2
+    assert f"argument {option}: {value!r} is no day" in capsys.readouterr().err
