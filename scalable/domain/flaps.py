@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 
 from scalable.domain.decision import Action, Merge, Split
 from scalable.domain.layout import Layout
 from scalable.domain.segment import Segment
 
+Parents = Mapping[int, Collection[int]]
 
-def undoes(layout: Layout, action: Action, *, now_ms: int, window_ms: int) -> bool:
+
+def undoes(layout: Layout, action: Action, parents: Parents, *, now_ms: int, window_ms: int) -> bool:
     """Tell whether an action takes back what was done within the window before it.
 
-    A merge does when it joins children of the same young split; a split, when it parts a young merge's child.
-    A rebucket neither undoes nor is undone.
+    `parents` are all that the action's segments had, those too that were pruned since: a parent that was read
+    to its end goes within seconds. A merge does when it joins children of the same young split; a split, when
+    it parts a young merge's child. A rebucket neither undoes nor is undone.
     """
     match action:
         case Merge(segment_ids):
             parts = [layout.segments[key] for key in segment_ids]
             return any(
-                _siblings(one, other) and _young(one, now_ms, window_ms) for one, other in pairwise(parts)
+                _siblings(one, other, parents) and _young(one, now_ms, window_ms)
+                for one, other in pairwise(parts)
             )
         case Split(segment_id):
             segment = layout.segments[segment_id]
-            return len(segment.parent_ids) > 1 and _young(segment, now_ms, window_ms)
+            return len(parents[segment_id]) > 1 and _young(segment, now_ms, window_ms)
         case _:
             return False
 
 
-def _siblings(one: Segment, other: Segment) -> bool:
-    return len(one.parent_ids) == 1 and one.parent_ids == other.parent_ids
+def _siblings(one: Segment, other: Segment, parents: Parents) -> bool:
+    of_one, of_other = set(parents[one.segment_id]), set(parents[other.segment_id])
+    return len(of_one) == 1 and of_one == of_other
 
 
 def _young(segment: Segment, now_ms: int, window_ms: int) -> bool:

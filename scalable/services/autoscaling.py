@@ -29,7 +29,7 @@ from scalable.services.evaluation_inputs import Inputs, inputs_under, read_input
 from scalable.services.policies import resolve, settings_key
 from scalable.services.scaling import OperationView, request_merge, request_rebucket, request_split
 from scalable.store import decisions as store
-from scalable.store import evaluations, loads, topics
+from scalable.store import evaluations, history, loads, topics
 from scalable.store.clock import database_now, milliseconds, moment
 from scalable.store.decisions import DecisionView
 from scalable.store.evaluations import Begun, Settled
@@ -198,7 +198,6 @@ def _judge(inputs: Inputs, begun: Begun, now_ms: int) -> Judged:
 
 def _act(judged: Judged) -> None:
     """Ask for what was decided; an action that is refused stops no other, and is told in the journal."""
-    window_ms = round(settings.SCALABLE_FLAP_WINDOW_SECONDS * 1000)
     for action, fired in zip(judged.decision.actions, judged.decision.fired_by, strict=True):
         try:
             with transaction.atomic():
@@ -208,9 +207,15 @@ def _act(judged: Judged) -> None:
             judged.refused.append(error)
         else:
             judged.operations += operations
-            judged.flaps += undoes(
-                judged.topic.layout, action, now_ms=judged.decision.at_ms, window_ms=window_ms
-            )
+            judged.flaps += _is_flap(judged, action)
+
+
+def _is_flap(judged: Judged, action: Action) -> bool:
+    layout = judged.topic.layout
+    segments = [layout.segments[segment_id] for segment_id in action.segment_ids]
+    parents = history.all_parents(judged.topic.incarnation, segments)
+    window_ms = round(settings.SCALABLE_FLAP_WINDOW_SECONDS * 1000)
+    return undoes(layout, action, parents, now_ms=judged.decision.at_ms, window_ms=window_ms)
 
 
 def _request(topic: TopicView, action: Action, reason: str) -> list[OperationView]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 
 from scalable.domain.keyspace import HashRange
+from scalable.domain.segment import Segment
 from scalable.models import Assignment, PrunedSegment
 from scalable.store.clock import milliseconds
 
@@ -49,6 +50,16 @@ def ranges(refs: Collection[tuple[int, int]]) -> dict[tuple[int, int], HashRange
     )
     found = rows.values_list("topic_id", "segment_id", "hash_start", "hash_end")
     return {(topic_id, segment_id): HashRange(start, end) for topic_id, segment_id, start, end in found}
+
+
+def all_parents(incarnation: int, segments: Collection[Segment]) -> dict[int, set[int]]:
+    """Give the parents that segments had; those that were pruned are no longer named by their children."""
+    parents = {segment.segment_id: set(segment.parent_ids) for segment in segments}
+    earlier = PrunedSegment.objects.filter(topic_id=incarnation, child_ids__overlap=list(parents))
+    for parent_id, child_ids in earlier.values_list("segment_id", "child_ids"):
+        for child_id in parents.keys() & set(child_ids):
+            parents[child_id].add(parent_id)
+    return parents
 
 
 def owners(incarnation: int, segment_ids: Collection[int]) -> dict[tuple[int, int, int], str]:

@@ -8,6 +8,7 @@ from scalable.domain.errors import TopicNotFound
 from scalable.domain.segment import Segment
 from scalable.models import Assignment, Namespace, Operation, PrunedSegment, SegmentLoad, Subscription, Topic
 from scalable.store.clock import ClockTimestamp, moment, seconds_from_now
+from scalable.store.history import all_parents
 
 KEPT_HISTORY = 10_000
 """So many pruned segments of a topic are remembered, the newest."""
@@ -120,7 +121,7 @@ def write_history(incarnation: int, segments: Collection[Segment], end_offsets: 
 
     The caller holds the topic's lock.
     """
-    parents = _parents(incarnation, segments)
+    parents = all_parents(incarnation, segments)
     PrunedSegment.objects.bulk_create(
         PrunedSegment(
             topic_id=incarnation,
@@ -140,13 +141,3 @@ def write_history(incarnation: int, segments: Collection[Segment], end_offsets: 
     )
     with connection.cursor() as cursor:
         cursor.execute(_FORGET_OLDEST, {"topic": incarnation, "kept": KEPT_HISTORY})
-
-
-def _parents(incarnation: int, segments: Collection[Segment]) -> dict[int, set[int]]:
-    """Give all parents by segment; those that were pruned earlier are no longer named by their children."""
-    parents = {segment.segment_id: set(segment.parent_ids) for segment in segments}
-    earlier = PrunedSegment.objects.filter(topic_id=incarnation, child_ids__overlap=list(parents))
-    for parent_id, child_ids in earlier.values_list("segment_id", "child_ids"):
-        for child_id in parents.keys() & set(child_ids):
-            parents[child_id].add(parent_id)
-    return parents

@@ -15,6 +15,7 @@ from scalable.services import (
     evaluation_inputs,
     loads,
     namespace_policies,
+    pruning,
     scaling,
     subscriptions,
     topics,
@@ -22,6 +23,7 @@ from scalable.services import (
 from scalable.services.autoscaling import evaluate_due_topics, evaluate_topic, preview_decision
 from scalable.services.topics import TopicView
 from scalable.store.clock import milliseconds
+from tests.services.ageing import FOR_EVER, keep
 from tests.services.test_autoscaling import (
     COLD,
     EAGER,
@@ -170,13 +172,18 @@ def test_a_deleted_subscription_counts_no_longer() -> None:
     assert rules(topic)[0] != "MAX_SEGMENTS"
 
 
-def test_a_merge_that_undoes_a_split_is_a_flap_for_an_hour() -> None:
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("read_to_the_end", [False, True])
+def test_a_merge_that_undoes_a_split_is_a_flap_for_an_hour(read_to_the_end: bool) -> None:
     topic = ruled(segments=1)
+    keep(topic, 0 if read_to_the_end else FOR_EVER)
     drive(scaling.request_split(name=topic.name, segment_id=0, actor=ACTOR))
+    assert bool(pruning.prune_topic(incarnation=topic.incarnation)) == read_to_the_end
     report(topic, {1: COLD, 2: COLD})
     evaluate_topic(incarnation=topic.incarnation)
     assert operations(topic)[0][1] == "cold"
     finish(topic)
+    assert bool(pruning.prune_topic(incarnation=topic.incarnation)) == read_to_the_end
     (child,) = [segment.segment_id for segment in layout_of(topic).active]
     report(topic, {child: HOT})
     evaluate_topic(incarnation=topic.incarnation)
