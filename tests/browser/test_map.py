@@ -150,7 +150,38 @@ async def test_colours_are_those_of_known_loads(working: Console) -> None:
         )
         assert painted == [red, green, blue]
     assert len(set(wanted.values())) == len(RATES)
-    assert await working.page.locator('.segment[data-segment="0"]').get_attribute("data-colour") == "unknown"
+
+
+async def test_a_sealed_segment_without_load_is_drawn_as_sealed_and_an_active_one_as_unknown(
+    working: Console,
+) -> None:
+    grow(working, "still")
+    report(working, "still", {segment_id: rate for segment_id, rate in RATES.items() if segment_id != 5})
+    await working.open_topic("still")
+    await working.wait_for_segments(*range(7))
+    await working.page.wait_for_function(
+        "() => document.querySelector('.segment[data-segment=\"6\"]').dataset.colour !== 'unknown'"
+    )
+    await freeze(working)
+    boxes, painted = await boxes_of(working), {}
+    for segment_id, wanted in {0: "sealed", 1: "sealed", 2: "sealed", 5: "unknown"}.items():
+        shape = working.page.locator(f'.segment[data-segment="{segment_id}"]')
+        assert await shape.get_attribute("data-colour") == wanted
+        told = await shape.get_attribute("aria-label") or ""
+        await shape.focus()
+        await working.page.keyboard.press("Enter")
+        for words in (told, await working.page.inner_text("#spoken")):
+            assert ("load unknown" in words) is (wanted == "unknown"), words
+            assert "sealed" in words or wanted == "unknown"
+        box = boxes[segment_id]
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        places = [[middle[0], middle[1] + step] for step in range(-8, 9)]
+        painted[segment_id] = {tuple(await working.page.evaluate(PAINTED, place)) for place in places}
+    swatch = working.page.locator("#legend .hatch.sealed")
+    colour_of_legend = await swatch.evaluate("one => getComputedStyle(one).backgroundColor")
+    assert all(painted[each] == painted[0] for each in (1, 2))
+    assert [f"rgb{shade}" for shade in painted[0]] == [colour_of_legend]
+    assert len(painted[5]) > 1, "it is hatched"
 
 
 async def test_tiles_colour_the_parts_of_a_segment(console: Console) -> None:

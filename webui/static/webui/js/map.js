@@ -2,13 +2,14 @@
  * The map of a topic: x = time, y = hash range, each segment a rectangle from creation to sealing.
  *
  * A ground lies below, which shows where segments were pruned: those that are kept leave it free there alone. A canvas
- * holds colour (tiles where a minute was reported, else the segment's last load, hatched when unknown); an SVG above
- * holds what can be pointed at, focused and spoken: rectangles, edges, marks.
+ * holds colour (tiles where a minute was reported, else the segment's last load; without any a sealed segment is grey,
+ * for it takes no writes, and an active one hatched: its load is unknown); an SVG above holds what can be pointed at,
+ * focused and spoken: rectangles, edges, marks.
  */
 
 import { heat, level, ramp } from "./colour.js";
 import { clock, drawing, duration, element, hex, instant, range } from "./format.js";
-import { active, edges, lineage, loadOf, marks, neighbour, policyOf, running } from "./model.js";
+import { active, edges, lineage, loadless, loadOf, marks, neighbour, policyOf, running } from "./model.js";
 import { renew } from "./renew.js";
 import { box, hashAt, hashTicks, KEYSPACE, MARGIN, timeAt, timeStep, timeTicks, x, y } from "./scale.js";
 
@@ -18,6 +19,7 @@ const MINUTE_MS = 60000;
 const LABEL_WIDTH = 26;
 const LABEL_HEIGHT = 14;
 const THIN_HEIGHT = 7;
+const SEALED_COLOUR = "#8a93a3";
 const SHAPES = { split: [[-7, 0], [3, -5], [3, 5]], merge: [[7, 0], [-3, -5], [-3, 5]], rebucket: [[-5, 0], [0, -6], [5, 0], [0, 6]] };
 
 export class Map {
@@ -126,7 +128,7 @@ export class Map {
     pen.scale(dots, dots);
     const policy = policyOf(this.topic);
     for (const { one, box: area, found } of shown) {
-      pen.fillStyle = found ? ramp(found.level) : hatch(pen);
+      pen.fillStyle = found ? ramp(found.level) : loadless(one) ? SEALED_COLOUR : hatch(pen);
       pen.fillRect(area.x, area.y, area.width, area.height);
       pen.save();
       pen.beginPath();
@@ -164,7 +166,7 @@ export class Map {
     const states = [one.state.toLowerCase(), related.has(one.segmentId) ? "related" : "", one.segmentId === this.selected ? "selected" : "", area.height < THIN_HEIGHT ? "thin" : ""];
     const shape = drawing("rect", {
       ...area, class: `segment ${states.join(" ")}`, "data-key": `segment ${one.segmentId}`, "data-segment": one.segmentId, "data-state": one.state,
-      "data-colour": found ? ramp(found.level) : "unknown", role: "button",
+      "data-colour": found ? ramp(found.level) : loadless(one) ? "sealed" : "unknown", role: "button",
       tabindex: one.segmentId === entry ? 0 : -1, "aria-label": label,
     });
     shape.append(drawing("title", {}, label));
@@ -175,7 +177,7 @@ export class Map {
   label(one, found, nowMs) {
     const until = one.state === "ACTIVE" ? `active for ${duration(nowMs - one.createdAtMs)}` : `sealed after ${duration(one.sealedAtMs - one.createdAtMs)}`;
     const load = found ? `${Math.round(found.share * 100)} % of the split threshold (${found.metric})` : "load unknown";
-    return `Segment ${one.segmentId}, ${range(one)}, ${until}, ${load}`;
+    return [`Segment ${one.segmentId}`, range(one), until, ...(found || !loadless(one) ? [load] : [])].join(", ");
   }
 
   /** The id of the one rectangle in the tab order: the selected one, else the active one with the lowest range. */
@@ -313,8 +315,11 @@ export class Map {
   legend(place) {
     const bar = element("span", { class: "ramp" });
     bar.style.background = `linear-gradient(90deg, ${[0, 0.2, 0.4, 0.6, 0.8, 1].map(ramp).join(", ")})`;
+    const sealed = element("span", { class: "hatch sealed" });
+    sealed.style.background = SEALED_COLOUR;
     place.append(element("span", {}, "merge threshold or below ", bar, " split threshold or above"),
       element("span", {}, element("span", { class: "hatch" }), " load unknown"),
+      element("span", {}, sealed, " sealed"),
       element("span", {}, element("span", { class: "hatch pruned" }), " pruned"),
       element("span", {}, element("b", { class: "split" }, "◀"), " split   ", element("b", { class: "merge" }, "▶"), " merge   ", element("b", { class: "rebucket" }, "◆"), " rebucket"),
       element("span", {}, "Drag: zoom in · Ctrl + wheel: zoom · R: reset"));

@@ -75,6 +75,9 @@ export const policyOf = (topic) => topic.detail?.policy?.policy ?? {};
 /** The last known rates of a segment. @param {Topic} topic @param {number} id @returns {Record<string, number>|undefined} */
 export const loadOf = (topic, id) => topic.detail?.loads?.[id];
 
+/** Whether there is no load to know: nobody writes to it any more. @param {Segment} one */
+export const loadless = (one) => one.state === "SEALED";
+
 /** Operations that are not finished. @param {Topic} topic @returns {any[]} */
 export const running = (topic) => (topic.detail?.operations ?? []).filter((one) => !one.outcome);
 

@@ -3,7 +3,7 @@
 import { ApiError, get, topicPath } from "./api.js";
 import { Deletion } from "./delete_topic.js";
 import { Map as TopicMap } from "./map.js";
-import { active, loadOf } from "./model.js";
+import { active, loadless, loadOf } from "./model.js";
 import { Watch } from "./live.js";
 import { clock, hex, rate } from "./format.js";
 import { trouble } from "./freshness.js";
@@ -38,10 +38,10 @@ function select(id, spoken = true) {
 
 function sentence(segment) {
   const load = loadOf(topic, segment.segmentId);
-  const known = load ? `${rate(load.msgRateIn)} messages a second in` : "load unknown";
+  const known = load ? `, ${rate(load.msgRateIn)} messages a second in` : loadless(segment) ? "" : ", load unknown";
   const next = segment.childIds.length ? `, children ${segment.childIds.join(", ")}` : "";
   const from = segment.parentIds.length ? `, parents ${segment.parentIds.join(", ")}` : "";
-  return `Segment ${segment.segmentId}, ${segment.state.toLowerCase()}, 0x${hex(segment.start)} to 0x${hex(segment.end)}, ${known}${from}${next}`;
+  return `Segment ${segment.segmentId}, ${segment.state.toLowerCase()}, 0x${hex(segment.start)} to 0x${hex(segment.end)}${known}${from}${next}`;
 }
 
 async function refreshTiles() {
