@@ -19,6 +19,8 @@ KEYS_SWEEP_SECONDS = 600.0
 SPARK_SWEEP_SECONDS = 15.0
 RETENTION_TICK_SECONDS = min(5.0, settings.SCALABLE_RETENTION_SWEEP_SECONDS)
 """Ticks are more frequent than the sweeps of one topic, so that many topics are spread over them."""
+RETENTION_WORK_SECONDS = 0.8 * RETENTION_TICK_SECONDS
+"""So long one tick sweeps at most, a bit less than the time between two."""
 
 use_lasting_transport()
 app = Celery("scalable")

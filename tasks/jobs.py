@@ -20,12 +20,10 @@ from scalable.services import (
     sweeping,
 )
 from tasks import spark_jobs
+from tasks.app import RETENTION_WORK_SECONDS
 from tasks.runner import runner_name
 
 P = ParamSpec("P")
-
-RETENTION_SECONDS = 4.0
-"""So long one tick sweeps at most, a bit less than the time between two."""
 
 
 def of_topics(task: Callable[P, None]) -> Callable[P, None]:
@@ -86,7 +84,7 @@ def sweep_stores() -> None:
 @alone
 def sweep_retention() -> None:
     """Prune and trim the topics whose time has come, for as long as there are some until the next tick."""
-    pruning.sweep_due_topics(seconds=min(RETENTION_SECONDS, settings.SCALABLE_RETENTION_SWEEP_SECONDS))
+    pruning.sweep_due_topics(seconds=RETENTION_WORK_SECONDS)
 
 
 @shared_task
