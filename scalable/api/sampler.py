@@ -87,7 +87,6 @@ class Sampler:
         self._looker = Looker()
         self._counts: dict[int, dict[int, SegmentCounts]] = {}
         self._topics: dict[int, SampledTopic] = {}
-        self._policy_keys: dict[int, str] = {}
         self._sharing: dict[str, set[int]] = {}
         self._changed: set[int] = set()
         self._new: dict[SegmentRef, TopicSampling] = {}
@@ -201,6 +200,7 @@ class Sampler:
         topic = await call(sampling.topic_sampling, incarnation=incarnation)
         if topic is not None and self._watch_policy(watch, topic):
             # What was read may be from before a change that nobody watched for yet.
+            self._know(topic)
             topic = await call(sampling.topic_sampling, incarnation=incarnation)
         if topic is None:
             self._forget(watch, incarnation)
@@ -212,7 +212,6 @@ class Sampler:
         key = policy_key(topic.name.tenant, topic.name.namespace)
         is_new = key not in self._sharing
         watch.add(key)
-        self._policy_keys[topic.incarnation] = key
         self._sharing.setdefault(key, set()).add(topic.incarnation)
         return is_new
 
@@ -231,12 +230,16 @@ class Sampler:
     def _forget(self, watch: Watch, incarnation: int) -> None:
         watch.discard(topic_key(incarnation))
         self._changed.discard(incarnation)
-        self._topics.pop(incarnation, None)
         self._counts.pop(incarnation, None)
-        key = self._policy_keys.pop(incarnation, "")
-        sharing = self._sharing.get(key, set())
-        sharing.discard(incarnation)
-        if key and not sharing:
+        known = self._topics.pop(incarnation, None)
+        if known is not None:
+            self._unwatch_policy(watch, known.sampling)
+
+    def _unwatch_policy(self, watch: Watch, topic: TopicSampling) -> None:
+        """Watch the policy of a topic's namespace no longer than another topic shares it."""
+        key = policy_key(topic.name.tenant, topic.name.namespace)
+        self._sharing[key].discard(topic.incarnation)
+        if not self._sharing[key]:
             del self._sharing[key]
             watch.discard(key)
 

@@ -54,6 +54,11 @@ class Watcher:
                 asked.append(topic.incarnation)
         return asked
 
+    async def told(self) -> int | None:
+        """Wait for what it is told next, and give the topic that it was told of."""
+        topic = await self._told.get()
+        return None if topic is None else topic.incarnation
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run its loop."""
@@ -138,4 +143,26 @@ async def test_a_namespace_without_topics_is_watched_no_longer(live_node: LiveNo
     async with watcher.running():
         await watcher.until(intervals([topic], HOUR_SECONDS * 1_000))
         await ask(topics.delete_topic, name=topic.name, actor="test")
+        assert await eventually(watched_no_more)
+
+
+class Hasty(Watcher):
+    """One whose topics are deleted as soon as they were read for the first time."""
+
+    async def _call(self, function: Callable[..., Any], **given: Any) -> Any:
+        found = await super()._call(function, **given)
+        if isinstance(found, TopicSampling):
+            assert hub.is_watched
+            await ask(topics.delete_topic, name=found.name, actor="test")
+        return found
+
+
+async def test_so_is_one_whose_only_topic_ends_between_two_looks_at_it(live_node: LiveNode) -> None:
+    (topic,) = await ask(make, "ours", 1)
+    watcher = Hasty()
+    watcher.count(topic)
+    async with watcher.running():
+        async with asyncio.timeout(SOON_SECONDS):
+            assert await watcher.told() == topic.incarnation
+            assert await watcher.told() is None
         assert await eventually(watched_no_more)
