@@ -86,10 +86,10 @@ def give_back(
     """Give back what a session holds of these messages (None: all): due again for anybody after the delay.
 
     Without `count_delivery` the messages count as not delivered, for nobody saw them. A missing segment or
-    subscription has no claims; that is fine.
+    subscription has no claims; that is fine. Where nothing comes back, nobody is woken.
     """
     try:
-        segment_port().return_claims(
+        returned = segment_port().return_claims(
             SegmentKey(subscription.incarnation, segment_id),
             subscription=subscription.name,
             session=session,
@@ -99,7 +99,8 @@ def give_back(
         )
     except (SegmentStoreMissing, SubscriptionNotFound):
         return
-    _announce(subscription, segment_id)
+    if returned:
+        _announce(subscription, segment_id)
 
 
 def renew(

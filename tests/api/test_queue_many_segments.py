@@ -1,17 +1,22 @@
 """One consumer of a QUEUE subscription with many segments at once: each gets its turn, in any order."""
 
+import asyncio
+import threading
 from contextlib import ExitStack
 
 import pytest
 from django.conf import settings
+from django.db import connection, transaction
 
 from launch.sandbox import LiveNode, ProcessFactory
 from scalable.api.executor import WAITING_PER_THREAD
 from scalable.api.sockets.queue_gate import RECHECKS_PER_SECOND, Gates
+from scalable.api.sockets.some_at_once import CALLS_AT_ONCE
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.store.subscriptions import SubscriptionView
-from tests.api.peers import ask
-from tests.api.queues import QueuePeer, Taken, make_queue, queue_peer
+from scalable.wire.frames import Detached, QueueDetach
+from tests.api.peers import any_keys, ask, batch
+from tests.api.queues import QueuePeer, Taken, make_queue, publish, queue_peer
 from tests.topology import append_everywhere
 
 SEGMENTS = 40
@@ -50,6 +55,35 @@ async def test_the_end_of_a_socket_gives_all_its_segments_back_however_many(smal
     assert {each.deliveries for each in again} == {2}
 
 
+@pytest.mark.parametrize("permits", [0, 1_000], ids=["never-asked", "found-nothing"])
+async def test_segments_of_which_nothing_is_held_keep_nobody_waiting_at_the_end_of_a_socket(
+    processes: ProcessFactory, permits: int
+) -> None:
+    """Their cursors are locked meanwhile: who would give something back there waited for that."""
+    node = processes.node(SCALABLE_WATCH_RESYNC_SECONDS="600")
+    idle = range(1, CALLS_AT_ONCE + 2)
+    topic = await ask(make_queue, segments=1 + len(idle))
+    locked, done = threading.Event(), threading.Event()
+    async with queue_peer(node, "b") as b, queue_peer(node, "a") as a:
+        for segment_id in idle:
+            await a.attach(segment_id, permits=permits, ack_timeout_ms=NEVER_MS)
+        await a.nothing_comes()
+        await publish(topic, batch(any_keys(1)))
+        await a.attach(ack_timeout_ms=NEVER_MS)
+        await a.take(1)
+        await b.attach(ack_timeout_ms=NEVER_MS)
+        holding = asyncio.create_task(ask(lock_cursors, list(idle), locked, done))
+        try:
+            await asyncio.to_thread(locked.wait)
+            await a.peer.send(QueueDetach(segment_id=1))
+            assert await a.wait_for(Detached) == Detached(segment_id=1)
+            a.peer.connection.transport.abort()
+            assert [each.deliveries for each in await b.take(1)] == [2]
+        finally:
+            done.set()
+            await holding
+
+
 async def test_the_more_segments_a_node_hears_nothing_of_the_more_seldom_it_asks_for_each() -> None:
     gates, subscription = Gates(), SubscriptionView(1, 1, "q", SubscriptionType.QUEUE, 0, 0)
     few_seconds, crowd = gates.resync_seconds(), 10 * RECHECKS_PER_SECOND
@@ -65,3 +99,15 @@ async def take_from_all(peer: QueuePeer) -> list[Taken]:
     for segment_id in range(CROWD):
         await peer.attach(segment_id, ack_timeout_ms=NEVER_MS)
     return await peer.take(CROWD)
+
+
+def lock_cursors(segment_ids: list[int], locked: threading.Event, done: threading.Event) -> None:
+    """Let nothing change in these segments until the test says so."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT 1 FROM segment_cursor c JOIN segment_log l USING (log_id)"
+            " WHERE l.segment_id = ANY(%s) FOR UPDATE OF c",
+            [segment_ids],
+        )
+        locked.set()
+        done.wait(60)

@@ -241,6 +241,21 @@ def test_what_is_given_back_wakes_the_others(port: SegmentPort) -> None:
     assert heard == [announce.QueueChanged(subscription.subscription_id, 0)] * 2
 
 
+@pytest.mark.django_db(transaction=True)
+def test_nobody_is_woken_when_nothing_comes_back(port: SegmentPort) -> None:
+    topic = make_topic(segments=1)
+    subscription = queue_of(topic)
+    worker, idle = Worker(topic, subscription), Worker(topic, subscription, "idle")
+    append(topic, 0, "x")
+    worker.claim()
+    worker.acknowledge(0)
+    with noticing() as heard:
+        idle.give_back()
+        worker.give_back()
+        worker.give_back(0)
+    assert heard == []
+
+
 def test_what_is_gone_is_named(port: SegmentPort) -> None:
     topic = make_topic(segments=1)
     subscription = queue_of(topic)

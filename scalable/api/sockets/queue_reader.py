@@ -41,6 +41,8 @@ class QueueReader:
         self.session = session
         self.lease_seconds = lease_seconds
         self.permits = 0
+        self._may_hold = False
+        """Whether this attachment ever claimed a message, or may have, for a claim's answer was lost."""
         self.task: asyncio.Task[None] | None = None
         self._context = context
         self._permitted = asyncio.Event()
@@ -83,7 +85,9 @@ class QueueReader:
         return result.drained
 
     async def give_back(self, *, count_delivery: bool = True) -> None:
-        """Give back whatever this attachment has claimed; call it when `run` is over."""
+        """Give back whatever this attachment has claimed, if anything; call it when `run` is over."""
+        if not self._may_hold:
+            return  # of a socket's thousands of segments most may be idle, and others wait for the rest
         await node.call(
             queues.give_back,
             subscription=self._context.subscription,
@@ -112,7 +116,8 @@ class QueueReader:
                 raise
 
     async def _call_claim(self, max_messages: int) -> ClaimResult:
-        return await node.call(
+        held_before, self._may_hold = self._may_hold, True
+        result = await node.call(
             queues.claim,
             topic=self._context.topic,
             subscription=self._context.subscription,
@@ -123,6 +128,8 @@ class QueueReader:
             max_bytes=PAGE_BYTES,
             lease_seconds=self.lease_seconds,
         )
+        self._may_hold = held_before or bool(result.batches)
+        return result
 
     async def _deliver_all(self, result: ClaimResult, deadline: float) -> None:
         """Deliver in time: a node that stood still since it claimed may hold what is others' by now."""
