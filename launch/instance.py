@@ -56,6 +56,8 @@ class Instance:
         given = given_settings()
         self._tls = tls
         self._place = addresses
+        for said in given["SCALABLE_IGNORED_NAMES"]:
+            report(f"warning: {said}")
         self._settings = {**_files(), **(settings or {}), **(tls.environment() if tls else {})}
         self._nodes, self._workers = nodes, workers
         self._with_spark = with_spark and given["SCALABLE_TOPICS_ENABLED"]

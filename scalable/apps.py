@@ -19,6 +19,7 @@ class ScalableConfig(AppConfig):
 
         register(deployment.check_secrets, Tags.security, deploy=True)
         register(deployment.check_encryption, Tags.security, deploy=True)
+        register(deployment.check_names, Tags.security)
         announce.listen(rules.hear)
         announce.listen(bus.publish)
         refused_logins.listen()

@@ -3,10 +3,11 @@
 A secret's value is never part of the error.
 """
 
+import difflib
 import ipaddress
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -21,11 +22,21 @@ FLAGS = {
 # Later moments and longer times are beyond calendars, databases and timers somewhere.
 MOST_SECONDS = 100 * 366 * 86_400
 MOST_WHOLE = 2**31 - 1
+PREFIX = "SCALABLE_"
+READ_BY_PROGRAMS = frozenset(
+    {
+        "SCALABLE_SYSTEM_TOKEN_FILE",  # the load report
+        *("SCALABLE_URL", "SCALABLE_TOKEN", "SCALABLE_TOKEN_FILE", "SCALABLE_CONFIG"),  # the command line
+    }
+)
+"""Settings that are read by none who asks here."""
+_asked: set[str] = set()
 T = TypeVar("T")
 
 
 def text(name: str, default: str = "") -> str:
     """Give a setting as it stands there; one that is empty counts as absent."""
+    _asked.add(name)
     return os.environ.get(name) or default
 
 
@@ -108,9 +119,9 @@ def server(name: str, default: str, schemes: Sequence[str]) -> str:
 
 def secret(name: str) -> str:
     """Read a secret, or the file of `<name>_FILE`, which is nobody else's. Raises ImproperlyConfigured."""
-    path = text(f"{name}_FILE")
-    if text(name) or not path:
-        return text(name)
+    path, given = text(f"{name}_FILE"), text(name)
+    if given or not path:
+        return given
     content = _content(f"{name}_FILE", path)
     if Path(path).stat().st_mode & 0o077:
         raise ImproperlyConfigured(f"{name}_FILE={path} can be read by others: chmod 600 it")
@@ -122,7 +133,8 @@ def secret(name: str) -> str:
 def public_key(name: str) -> str:
     """Read a public key (PEM), or the file that `<name>_FILE` names. Raises ImproperlyConfigured."""
     path = text(f"{name}_FILE")
-    content = _content(f"{name}_FILE", path) if path else text(name)
+    given = text(name)
+    content = _content(f"{name}_FILE", path) if path else given
     try:
         if content:
             load_pem_public_key(content.encode())
@@ -137,6 +149,27 @@ def file(name: str) -> str:
     if path:
         _content(name, path)
     return path
+
+
+def ignored(environment: Iterable[str]) -> list[str]:
+    """Tell of names like a setting that are none, after all settings were read; the values are not told."""
+    known = _asked | READ_BY_PROGRAMS
+    return [
+        _sentence(name, _nearest(name, known))
+        for name in sorted(environment)
+        if name.upper().startswith(PREFIX) and name not in known
+    ]
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Give the setting that is most like a name, not counting how all begin; empty when none is."""
+    ends = [each.removeprefix(PREFIX) for each in known if each.startswith(PREFIX)]
+    return "".join(PREFIX + end for end in difflib.get_close_matches(name[len(PREFIX) :].upper(), ends, n=1))
+
+
+def _sentence(name: str, near: str) -> str:
+    hint = f"; was {near} meant?" if near else "; docs/settings.md has all settings"
+    return f"{name} is set, is no setting, and is ignored{hint}"
 
 
 def _read(name: str, convert: Callable[[str], T], default: T, problem: str) -> T:

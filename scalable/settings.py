@@ -325,3 +325,6 @@ LOGGING = {
         "uvicorn.access": {"handlers": [], "propagate": False, "filters": ["without_query"]},
     },
 }
+
+# Behind all that is read.
+SCALABLE_IGNORED_NAMES = given.ignored(os.environ)

@@ -1,13 +1,17 @@
 """The Celery application: settings and schedule come from Django's settings, tasks from this package."""
 
+import logging
 import os
 from typing import Any
 
 from celery import Celery
 from celery.schedules import crontab
+from celery.signals import beat_init, worker_init
 from django.conf import settings
 
 from tasks.broker import use_lasting_transport
+
+logger = logging.getLogger(__name__)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "scalable.settings")
 
@@ -26,6 +30,13 @@ use_lasting_transport()
 app = Celery("scalable")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.conf.imports = ["tasks.jobs"]
+
+
+@worker_init.connect
+@beat_init.connect
+def _tell_of_ignored_names(**_: Any) -> None:
+    for said in settings.SCALABLE_IGNORED_NAMES:
+        logger.warning(said)
 
 
 def _every(seconds: float, task: str) -> dict[str, Any]:

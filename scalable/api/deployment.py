@@ -1,4 +1,4 @@
-"""What `manage.py check --deploy` asks beside Django's own questions (joined at start-up)."""
+"""What `manage.py check` asks beside Django's own questions, some with `--deploy` alone."""
 
 from typing import Any
 
@@ -30,3 +30,11 @@ def check_encryption(app_configs: Any, **options: Any) -> list[CheckMessage]:
         return []
     hint = "Give the node a certificate, or put a proxy with one in front and name its address."
     return [CheckWarning("SCALABLE_NODE_URL is not an https address.", hint=hint, id="scalable.W003")]
+
+
+def check_names(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    """Warn of names in the environment that are no setting: a slip of the pen may leave a door open."""
+    hint = "Mend the name, or remove it; docs/settings.md has all settings."
+    return [
+        CheckWarning(f"{said}.", hint=hint, id="scalable.W004") for said in settings.SCALABLE_IGNORED_NAMES
+    ]

@@ -70,6 +70,8 @@ class Node:
 
     async def start(self) -> None:
         """Write the node's row and begin its work; raises what the database raises."""
+        for said in settings.SCALABLE_IGNORED_NAMES:
+            logger.warning(said)
         self.id = uuid.uuid4()
         self.leader = LeaderMemory(call=self.call, clock=time.monotonic)
         self.crowds = Crowds(self.call)

@@ -12,7 +12,7 @@ import psutil
 from launch.logs import RotatingLog
 from launch.process import Guard, ManagedProcess, ProcessSpec
 
-MARK = "SCALABLE_TEST_MARK"
+MARK = "LAUNCH_TEST_MARK"
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 10) -> None:

@@ -2,8 +2,11 @@
 read: what makes no sense ends the process, and is named."""
 
 import ast
+import os
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from scalable import settings
 from scalable.domain.broker_settings import CHANGE_THRESHOLD, SETTINGS
+from scalable.environment import PREFIX, READ_BY_PROGRAMS
 from spark.withheld import WITHHELD
 from tests.tidy.sources import ROOT
 
@@ -46,10 +50,7 @@ TOLD_IN_WORDS = {
     *("DATABASE_URL", "SCALABLE_SEGMENTS_DATABASE_URL", "SCALABLE_DATA_DIR", "SCALABLE_SECURE_COOKIES"),
     *("SCALABLE_REDIRECT_TO_HTTPS", "SCALABLE_HSTS_SECONDS"),
 }
-READ_ELSEWHERE = {
-    *("SCALABLE_SYSTEM_TOKEN_FILE", "JAVA_HOME"),  # spark/load_report.py, launch/java.py
-    *("SCALABLE_URL", "SCALABLE_TOKEN", "SCALABLE_TOKEN_FILE", "SCALABLE_CONFIG"),  # scalable/cli/app.py
-}
+READ_ELSEWHERE = {"JAVA_HOME", *READ_BY_PROGRAMS}  # launch/java.py
 NAME = re.compile(r"`([A-Z][A-Z_]+)`")
 
 
@@ -226,3 +227,40 @@ def test_the_address_of_a_second_database_alone_chooses_it(monkeypatch: pytest.M
 def test_processes_on_spark_get_no_server_and_no_secret() -> None:
     hidden = {name for name, (reader, _) in reads().items() if reader in {"server", "secret", "secret_file"}}
     assert hidden < WITHHELD
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("SCALABLE_READONLY", "; was SCALABLE_READ_ONLY meant?"),
+        ("SCALABLE_SUPERUSER_ROLE", "; was SCALABLE_SUPERUSER_ROLES meant?"),
+        ("SCALABLE_TOKEN_PUBLICKEY_FILE", "; was SCALABLE_TOKEN_PUBLIC_KEY_FILE meant?"),
+        ("scalable_secure_cookies", "; was SCALABLE_SECURE_COOKIES meant?"),
+        ("SCALABLE_LOGIN_ATTEMPT", "; was SCALABLE_LOGIN_ATTEMPTS meant?"),
+        ("SCALABLE_XYZZY", "; docs/settings.md has all settings"),
+    ],
+)
+def test_a_name_that_is_no_setting_is_told_without_its_value(
+    name: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (told,) = ignored(monkeypatch, **{name: "hunter2"})
+    assert told.startswith(f"{name} is set, is no setting, and is ignored{said}")
+    assert "hunter2" not in told
+
+
+def test_no_setting_is_told_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a process of its own: this one has read settings before."""
+    names = [name for name, _ in documented() if name.startswith(PREFIX)]
+    asked = f"import sys; from scalable import environment, settings; print(environment.ignored({names}))"
+    run = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+    assert ignored(monkeypatch, OTHERS_URL="x", _SCALABLE_TOPICS_COMPLETE="bash_source") == []
+
+
+def ignored(monkeypatch: pytest.MonkeyPatch, **environment: str) -> list[str]:
+    """Give what is told of the names in this environment alone."""
+    for name in [each for each in os.environ if each.upper().startswith(PREFIX)]:
+        monkeypatch.delenv(name)
+    told = load(monkeypatch, **environment)["SCALABLE_IGNORED_NAMES"]
+    assert isinstance(told, list)
+    return told
