@@ -221,8 +221,8 @@ def _of_run(view: View, run: Run, guards: dict[int, tuple[Guard, ...]]) -> Itera
         yield Guard(code, COLD_RULE, ids_of(run), margin.current, margin.threshold, passed_ms)
     yield from isolation_guards(view, run, COLD_RULE)
     yield from _capacity_guards(view, run)
-    if len(run) < _shortest(view):
-        least = view.policy.min_merge_segments
+    least = _shortest(view)
+    if len(run) < least:
         yield Guard(GuardCode.RUN_TOO_SHORT, COLD_RULE, ids_of(run), len(run), least)
 
 

@@ -147,7 +147,8 @@ def parse_override(body: object) -> dict[str, Any]:
     """Read an override: a JSON object of some policy fields; null means inherit and is left out.
 
     Raises UnknownField; PolicyUnreadable for what has the wrong type, is not finite, or names no profile; and
-    PolicyInvalid for what nobody may set any more, but may have: it does not hold what was stored still.
+    PolicyInvalid for what nobody may set any more, but may have (it does not hold what was stored still), and
+    for a least length of runs above the most.
     """
     if not isinstance(body, Mapping):
         raise PolicyUnreadable(field="body", value=_shown(body), problem="it must be an object")
@@ -157,12 +158,21 @@ def parse_override(body: object) -> dict[str, Any]:
             raise UnknownField(field=str(name)[:MAX_SHOWN_CHARACTERS], known=list(DEFAULTS))
         if value is not None:
             override[name] = _readable(name, value)
+    broken = list(_override_violations(override))
+    if broken:
+        raise _invalid(broken)
+    return override
+
+
+def _override_violations(override: Mapping[str, Any]) -> Iterator[str]:
+    """Name what one who sets it contradicts; what is inherited beside it only counts as far as it fits."""
     peak_seconds = override.get("mergePeakSeconds", 0)
     if peak_seconds > LONGEST_PEAK_SECONDS:
-        raise _invalid(
-            [f"mergePeakSeconds ({peak_seconds}) is above {LONGEST_PEAK_SECONDS}, which is an hour"]
-        )
-    return override
+        yield f"mergePeakSeconds ({peak_seconds}) is above {LONGEST_PEAK_SECONDS}, which is an hour"
+    longest = override.get("maxMergeSegments", MAX_PARTS)
+    shortest = override.get("minMergeSegments", longest)
+    if shortest > longest:
+        yield f"minMergeSegments ({shortest}) is above maxMergeSegments ({longest})"
 
 
 def _readable(name: str, value: object) -> Any:

@@ -207,6 +207,7 @@ ON_A_TOPIC: list[Refusal] = [
     ("PUT", "/properties", b'{"owner":"a","owner":"b"}', 400, "unreadable_body"),
     ("POST", "/autoScalePolicy", {"mergePeakSeconds": 3_601}, 412, "policy_invalid"),
     ("POST", "/decisions/preview", {"mergePeakSeconds": 3_601}, 412, "policy_invalid"),
+    ("POST", "/autoScalePolicy", {"minMergeSegments": 5, "maxMergeSegments": 3}, 412, "policy_invalid"),
     ("POST", "/autoScalePolicy", {"minSegments": 0}, 412, "policy_invalid"),
     ("POST", "/autoScalePolicy", {"maxSegments": 4, "minSegments": 8}, 412, "policy_invalid"),
     ("POST", "/autoScalePolicy", {"splitMsgRateInThreshold": 0}, 412, "policy_invalid"),

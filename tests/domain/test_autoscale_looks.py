@@ -129,5 +129,10 @@ def test_a_run_that_no_time_makes_long_enough_says_so() -> None:
     loads = {0: load(10), 1: load(10), 2: load(9_000), 3: load(10), 4: load(10)}
     policy = {"minMergeSegments": 4, "maxMergeSegments": 4}
     decision = decide(snapshot(5, loads, policy), NOW_MS)
-    assert [guard.code for guard in decision.held_by] == [GuardCode.RUN_TOO_SHORT]
+    assert [(guard.code, guard.current, guard.threshold) for guard in decision.held_by] == [
+        (GuardCode.RUN_TOO_SHORT, 2, 4)
+    ]
+    policy = {"minMergeSegments": 5, "maxMergeSegments": 3}  # of two levels: runs of three would do
+    (held,) = decide(snapshot(5, loads, policy), NOW_MS).held_by
+    assert (held.code, held.current, held.threshold) == (GuardCode.RUN_TOO_SHORT, 2, 3)
     assert decision.next_eligible_at_ms is None

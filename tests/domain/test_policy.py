@@ -172,6 +172,15 @@ def test_contradictory_policies_are_refused_on_every_level(override: dict[str, A
     assert next(iter(override)) in caught.value.problem
 
 
+def test_a_least_length_of_runs_above_the_most_is_refused_where_one_override_has_both() -> None:
+    with pytest.raises(PolicyInvalid, match=r"minMergeSegments \(5\) is above maxMergeSegments \(3\)"):
+        parse_override({"minMergeSegments": 5, "maxMergeSegments": 3})
+    for least, most in ((3, 3), (2, 3)):
+        assert parse_override({"minMergeSegments": least, "maxMergeSegments": most})
+    for alone in ({"profile": "recommended", "maxMergeSegments": 2}, {"minMergeSegments": 5}):
+        validate(resolve(parse_override(alone)).policy)  # what is inherited counts as far as it fits
+
+
 def test_a_peak_longer_than_any_that_counts_is_refused_but_holds_nothing_that_is_stored() -> None:
     assert parse_override({"mergePeakSeconds": LONGEST_PEAK_SECONDS}) == {"mergePeakSeconds": 3_600}
     for seconds in (3_600.5, 3_601, 315_360_000):
