@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -22,7 +23,7 @@ from scalable.domain.names import TopicName
 @topic_argument
 @click.option("--once", is_flag=True, help="Print the layout as it is, and end.")
 @click.option("--active", "active_only", is_flag=True, help="Only the segments that take messages.")
-@click.option("--for", "seconds", type=SPAN, help="End after so long (10m).")
+@click.option("--for", "seconds", type=SPAN, help="End so long after the layout came (10m).")
 @click.pass_obj
 def watch(session: Session, topic: TopicName, once: bool, active_only: bool, seconds: float | None) -> None:
     """Draw a topic's segments and follow their splits and merges; Ctrl-C ends it."""
@@ -49,12 +50,11 @@ class Follower:
             self._session.output.picture(self._drawn(topology))
 
     async def follow(self, seconds: float | None) -> None:
-        """Show every change until the time is over or the topic is gone."""
-        try:
-            async with asyncio.timeout(seconds), self._watch as watch:
-                await (self._print_each(watch) if self._streams else self._draw_each(watch))
-        except TimeoutError:
-            return
+        """Show every change until so long after the first layout, or until the topic is gone."""
+        async with self._watch as watch:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await (self._print_each(watch) if self._streams else self._draw_each(watch))
 
     @property
     def _streams(self) -> bool:

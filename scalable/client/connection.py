@@ -280,15 +280,20 @@ class Backoff:
         self.last_error = None
 
     @asynccontextmanager
-    async def within(self, seconds: float) -> AsyncIterator[None]:
-        """Bound a wait; raises ConnectionLost with the last failure of the attempts, or TimeoutError."""
+    async def within(self, seconds: float, *others: Backoff) -> AsyncIterator[None]:
+        """Bound a wait; raises ConnectionLost with the last failure of the attempts, or TimeoutError.
+
+        `others` count the attempts of what is waited for inside, whose own bound may end with this one.
+        """
         try:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError as error:
-            if self.last_error is None:
+            failures = (each.last_error for each in (self, *others) if each.last_error is not None)
+            last_error = next(failures, None)
+            if last_error is None:
                 raise
-            raise ConnectionLost(1006, str(self.last_error)) from error
+            raise ConnectionLost(1006, str(last_error)) from error
 
     def next_seconds(self) -> float:
         """Give the next wait: between half and the whole of a doubling span."""

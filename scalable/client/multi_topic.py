@@ -116,7 +116,7 @@ class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKin
         Raises NamespaceNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError.
         """
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with self._watch.backoff.within(timeout_seconds):
                 await self._watch.start(timeout_seconds)
                 for branch in tuple(self._branches.values()):
                     await branch.tried.wait()

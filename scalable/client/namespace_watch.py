@@ -98,7 +98,7 @@ class NamespaceWatch(Watch[frozenset[TopicName]]):
             known_hash = await asyncio.to_thread(hash_of, self._held) if self._known else None
             await connection.send(WatchTopics(filters=self.properties, hash=known_hash))
             # Not with the first push: none comes to whoever holds the list already.
-            self._backoff.reset()
+            self.backoff.reset()
             await self._follow(connection)
         except GenerationGap as gap:
             raise ConnectionLost(CLOSED, str(gap)) from gap

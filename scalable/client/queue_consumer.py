@@ -109,7 +109,7 @@ class QueueConsumer(Receiver[QueueMessage]):
         TimeoutError.
         """
         try:
-            async with self._backoff.within(timeout_seconds):
+            async with self._backoff.within(timeout_seconds, self._watch.backoff):
                 await self._watch.start(timeout_seconds)
                 what = f"consumer {self.name}"
                 await keep_running(self._create_subscription, backoff=self._backoff, what=what)

@@ -188,7 +188,7 @@ class TopologyWatch(Watch[Topology]):
             frame = await connection.receive()
             if isinstance(frame, Snapshot):
                 held = from_snapshot(frame)
-                self._backoff.reset()
+                self.backoff.reset()
             elif isinstance(frame, Delta) and held is not None:
                 held = apply_delta(held, frame)
             else:

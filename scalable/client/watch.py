@@ -20,7 +20,7 @@ class Watch(Generic[State]):
     def __init__(self, endpoint: Endpoint, followed: object, *, client: str) -> None:
         self._endpoint, self._followed, self._client = endpoint, followed, client
         self._session_id = uuid.uuid4().hex
-        self._backoff = Backoff()
+        self.backoff = Backoff()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -39,7 +39,7 @@ class Watch(Generic[State]):
         """
         self._task = asyncio.create_task(self._run(), name=f"watch {self._followed}")
         try:
-            async with self._backoff.within(timeout_seconds):
+            async with self.backoff.within(timeout_seconds):
                 return await self.wait_for(lambda _: True)
         except BaseException:
             await self.close()
@@ -79,7 +79,7 @@ class Watch(Generic[State]):
 
     async def _keep_following(self) -> None:
         """Follow until an error ends it that no new connection mends."""
-        await keep_running(self._session, backoff=self._backoff, what=f"watch of {self._followed}")
+        await keep_running(self._session, backoff=self.backoff, what=f"watch of {self._followed}")
 
     async def _run(self) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scalable.cli.app import run
+from scalable.cli.command import run
 from tests.processes import LiveNode
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from launch.process import ManagedProcess
-from scalable.cli.app import command as root
+from scalable.cli.command import command as root
 from scalable.cli.session import find_token
 from tests.cli.conftest import Command
 from tests.processes import LiveNode, token

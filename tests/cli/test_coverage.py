@@ -10,7 +10,7 @@ from types import ModuleType
 import click
 import pytest
 
-from scalable.cli import app
+from scalable.cli import command
 from scalable.client import Admin
 
 WITHOUT_COMMAND = {
@@ -41,7 +41,7 @@ def _asked_by(module: ModuleType) -> set[str]:
 
 def test_each_operation_has_a_command_or_a_reason() -> None:
     operations = {name for name, _ in inspect.getmembers(Admin, inspect.isfunction) if name[0] != "_"}
-    bound = set().union(*(_asked_by(module) for module in app.MODULES))
+    bound = set().union(*(_asked_by(module) for module in command.MODULES))
     assert operations - bound == WITHOUT_COMMAND.keys()
     assert bound <= operations
 
@@ -54,7 +54,7 @@ def _leaves(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[st
             yield " ".join((*path, name)), each
 
 
-LEAVES = dict(_leaves(app.command))
+LEAVES = dict(_leaves(command.command))
 
 
 @pytest.mark.parametrize("name", LEAVES)
@@ -68,7 +68,7 @@ def test_each_option_takes_its_own_default(name: str) -> None:
 
 
 def test_each_module_of_commands_is_bound() -> None:
-    for module in app.MODULES:
+    for module in command.MODULES:
         assert module.COMMANDS
         for each in module.COMMANDS:
-            assert app.command.commands[each.name or ""] is each
+            assert command.command.commands[each.name or ""] is each

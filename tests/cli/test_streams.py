@@ -37,3 +37,49 @@ def test_without_an_input_nothing_is_confirmed(what: str) -> None:
 def test_a_closed_error_stream_leaves_the_status() -> None:
     assert _run("list public/default", "2>&-").returncode == 3
     assert _run("list public/default", "<&- >&- 2>&-").returncode == 3
+
+
+def test_an_error_of_a_file_is_none_of_the_output() -> None:
+    done = _run("-o json produce public/default/t --file /proc/self/mem", "")
+    error = json.loads(done.stderr)
+    assert (done.returncode, error["code"], "written" in error["reason"]) == (1, "failed", False)
+
+
+ALLOWED_TO_BE_INTERRUPTED = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupting(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from scalable.cli.app import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["click", "scalable.client", "websockets", "rich.live", "scalable.cli.watch"]
+)
+def test_ctrl_c_while_it_is_being_imported_ends_it_without_a_word(name: str) -> None:
+    program = ALLOWED_TO_BE_INTERRUPTED.format(name=name)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_whoever_has_ctrl_c_ignored_is_left_alone() -> None:
+    program = ALLOWED_TO_BE_INTERRUPTED.format(name="scalable.client")
+    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + program
+    done = subprocess.run(
+        [sys.executable, "-c", ignoring, "--version"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
