@@ -169,7 +169,9 @@ class ConsumeLink:
         key = None if frame.segment_id is None else BucketKey(frame.segment_id, frame.bucket)
         held = None if key is None else self._inbox.owned.get(key)
         if held is None or frame.generation not in (None, held.generation):
-            logger.info("consumer %s: %s", self._consumer, error)
+            # Of a segment it concerns a former ownership, which every hand-over leaves behind.
+            level = logging.INFO if key is None else logging.DEBUG
+            logger.log(level, "consumer %s: %s", self._consumer, error)
         elif isinstance(error, GenerationSuperseded) and error.generation >= held.generation:
             # The assignment that says so is on its way; nothing that waits may be handed out any more.
             self._inbox.forget(held.key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from abc import abstractmethod
 
@@ -22,7 +23,13 @@ from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox, Message
 from scalable.client.prefetch import Prefetch
 from scalable.client.receiver import Receiver
-from scalable.domain.errors import NotLeader, TopicDeleted, TopicNotFound
+from scalable.domain.errors import (
+    GenerationSuperseded,
+    NotLeader,
+    SegmentNotOwned,
+    TopicDeleted,
+    TopicNotFound,
+)
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
     PROTOCOL_VERSION,
@@ -206,7 +213,10 @@ class Member(Receiver[Message]):
                 self._take(frame)
 
     def _refused(self, frame: ErrorFrame) -> None:
-        logger.warning("consumer %s: %s", self.name, error_of(frame))
+        error = error_of(frame)
+        # In a hand-over what was given up may have been taken away meanwhile; the next assignment says so.
+        ordinary = isinstance(error, GenerationSuperseded | SegmentNotOwned)
+        logger.log(logging.DEBUG if ordinary else logging.WARNING, "consumer %s: %s", self.name, error)
 
     def _adopt(self, assignment: Assignment) -> None:
         if self._incarnation is not None and assignment.incarnation != self._incarnation:

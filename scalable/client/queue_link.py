@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -199,10 +200,14 @@ class QueueLink:
     def _on_error(self, frame: ErrorFrame) -> None:
         error = error_of(frame)
         segment = None if frame.segment_id is None else self._inbox.segments.get(frame.segment_id)
-        if segment is None:
-            logger.warning("consumer %s: %s", self._consumer, error)
-        elif isinstance(error, SegmentNotFound):
-            self._inbox.forget(segment.segment_id)
+        if isinstance(error, SegmentNotFound):
+            # The common end of a drained segment; the watch of the layout may have told it before.
+            logger.debug("consumer %s: %s", self._consumer, error)
+            if segment is not None:
+                self._inbox.forget(segment.segment_id)
+        elif segment is None:
+            level = logging.WARNING if frame.segment_id is None else logging.DEBUG
+            logger.log(level, "consumer %s: %s", self._consumer, error)
         elif isinstance(error, CursorSought):
             self._inbox.on_sought(segment.segment_id, error.current)
         else:

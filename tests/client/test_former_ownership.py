@@ -6,6 +6,7 @@ that it ended.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import msgspec
@@ -57,8 +58,9 @@ LATE = [
 @pytest.mark.parametrize("late", LATE, ids=lambda frame: f"{type(frame).__name__}")
 @pytest.mark.parametrize("kind", OWNERS)
 async def test_a_former_ownership_says_nothing_of_the_present_one(
-    kind: str, late: Acked | Skipped | EndOfSegment | Detached | ErrorFrame
+    kind: str, late: Acked | Skipped | EndOfSegment | Detached | ErrorFrame, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "scalable.client")
     inbox = Inbox(TOPIC, OWNERS[kind])
     link = ConsumeLink(
         Endpoint("http://node", "token"),
@@ -82,6 +84,7 @@ async def test_a_former_ownership_says_nothing_of_the_present_one(
         link._on_progress(late)
 
     assert (inbox.owned[BucketKey(0)] is held, held.attached, held.refused) == (True, True, False)
+    assert not caplog.records, "every hand-over leaves such frames behind: nobody is told of them"
     inbox.deliver(delivery(0, 5, generation=2))
     again = take(inbox)
     assert offsets(again) == [0, 1, 2, 3, 4]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -15,11 +16,18 @@ from scalable.api.sockets.base import error_frame
 from scalable.client.bucket_inbox import OwnedBucket
 from scalable.client.connection import Endpoint
 from scalable.client.consume_link import ConsumeLink
+from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Inbox, OwnedSegment
 from scalable.client.prefetch import Prefetch
 from scalable.client.queue_inbox import QueueInbox
 from scalable.client.queue_link import QueueLink
-from scalable.domain.errors import Internal, SegmentNotOwned
+from scalable.domain.errors import (
+    GenerationSuperseded,
+    Internal,
+    ScalableError,
+    SegmentNotFound,
+    SegmentNotOwned,
+)
 from scalable.domain.subscriptions import BucketKey
 from scalable.wire.data_frames import encode_delivery
 from scalable.wire.frames import (
@@ -246,6 +254,43 @@ async def test_an_attachment_that_the_node_ended_leaves_nothing_to_hand_out() ->
         await node.send(Detached(segment_id=0))
         assert isinstance(await node.receive(), QueueAttach)
         assert not inbox.waiting_count
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["told-here-first", "told-by-the-watch-first"])
+async def test_the_end_of_a_pruned_segment_is_nothing_to_warn_of(
+    known: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "scalable.client")
+    async with queueing() as (node, link, inbox):
+        inbox.set_segments([0, 1])
+        link.wake()
+        assert isinstance(await node.receive(), QueueAttach)
+        if not known:
+            inbox.set_segments([1])
+        await node.send(error_frame(SegmentNotFound(segment_id=0), segment_id=0), Detached(segment_id=0))
+        await node.send(error_frame(Internal(reference="r"), segment_id=1), Detached(segment_id=1))
+        assert isinstance(await node.receive(), QueueAttach)
+        assert list(inbox.segments) == [1]
+    own = [record for record in caplog.records if record.name == "scalable.client"]
+    assert [(record.levelname, "segment 1" in record.message) for record in own] == [("WARNING", True)]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "levels"),
+    [
+        (GenerationSuperseded(segment_id=0, generation=1, current_generation=2), []),
+        (SegmentNotOwned(consumer="c", segment_id=0), []),
+        (Internal(reference="r"), ["WARNING"]),
+    ],
+    ids=["superseded", "not-owned", "internal"],
+)
+def test_what_a_hand_over_overtook_is_nothing_to_warn_of(
+    refusal: ScalableError, levels: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "scalable.client")
+    consumer = StreamConsumer("http://node", TOPIC, "group", "token")
+    consumer._refused(error_frame(refusal, segment_id=0))
+    assert [record.levelname for record in caplog.records] == levels
 
 
 async def until_waiting(inbox: QueueInbox, changed: asyncio.Event) -> None:
