@@ -18,14 +18,14 @@ from scalable.api.executor import Call
 from scalable.api.hub import Watch, hub, policy_key, topic_key
 from scalable.api.looking import Looker
 from scalable.api.sample_feed import KeyCounts, Sample, SampleFeed
+from scalable.domain.load import IDLE_INTERVAL_SECONDS
 from scalable.domain.names import TopicName
 from scalable.services import sampling
 from scalable.services.sampling import UNSAMPLED_TENANT, NewSegment, TopicSampling
 from scalable.wire.batch_header import BatchHeader
 from scalable.wire.frames import Publish
 
-IDLE_INTERVAL_MS = 10_000
-"""How often a node reports that wants no topic more often."""
+IDLE_INTERVAL_MS = IDLE_INTERVAL_SECONDS * 1_000
 LOOK_SECONDS = 1.0
 """How long counts of a topic that is new to this node wait until its interval is asked for."""
 NEW_SEGMENTS_MS = 5_000

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from scalable.domain.errors import LoadReportUnreadable
 
 DEFAULT_CHANGE_THRESHOLD = 0.25
+IDLE_INTERVAL_SECONDS = 10
+"""How often a node reports that wants no topic more often."""
+WATERMARK_WINDOWS = 3
+LEAST_STALE_SECONDS = 1.5 * IDLE_INTERVAL_SECONDS
+"""Idle nodes are silent for one interval; the rest is for the pipeline's own time."""
 MOST = sys.float_info.max
 METRICS = ("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut")
 
@@ -69,6 +74,11 @@ class Peak:
 
     rates: SegmentRates
     until_ms: int
+
+
+def stale_after_seconds(rate_window_seconds: float) -> float:
+    """Give how old the pipeline's watermark may be: three windows, and longer than idle nodes are silent."""
+    return max(WATERMARK_WINDOWS * rate_window_seconds, LEAST_STALE_SECONDS)
 
 
 def is_material(

@@ -7,10 +7,11 @@ from typing import Any
 from django.conf import settings
 
 from scalable.domain.autoscale import Snapshot
+from scalable.domain.load import stale_after_seconds
 from scalable.domain.policy import AutoScalePolicy, bounded_seconds
 from scalable.domain.recent import Recent
 from scalable.domain.setbacks import Setbacks
-from scalable.services.loads import WATERMARK_WINDOWS, load_known
+from scalable.services.loads import load_known
 from scalable.services.policies import UNREADABLE, resolve
 from scalable.services.recent_loads import recent_loads, wants_recent
 from scalable.store import decisions as store
@@ -82,7 +83,7 @@ def _read_facts(topics: Sequence[TopicView], policies: Mapping[int, AutoScalePol
 
 def _inputs(topic: TopicView, policy: AutoScalePolicy, facts: _Facts, now_ms: int) -> Inputs:
     key = topic.incarnation
-    stale_after_seconds = WATERMARK_WINDOWS * bounded_seconds(policy.rate_window_seconds)
+    stale_after = stale_after_seconds(bounded_seconds(policy.rate_window_seconds))
     recent = facts.recent.get(key, Recent())
     active = {segment.segment_id for segment in topic.layout.active}
     known = load_known(
@@ -93,7 +94,7 @@ def _inputs(topic: TopicView, policy: AutoScalePolicy, facts: _Facts, now_ms: in
         policy=policy,
         loads={key: record for key, record in facts.loads[key].items() if key in active},
         load_known=known,
-        load_unknown_since_ms=_unknown_since(facts.watermark_ms, stale_after_seconds, known),
+        load_unknown_since_ms=_unknown_since(facts.watermark_ms, stale_after, known),
         stream_consumers=facts.consumers.get(key, Consumers()).assigned,
         bucket_consumers=facts.consumers.get(key, Consumers()).sharing,
         last_split_at_ms=topic.last_split_at_ms,
@@ -106,7 +107,7 @@ def _inputs(topic: TopicView, policy: AutoScalePolicy, facts: _Facts, now_ms: in
         max_buckets=settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT,
         setbacks=facts.setbacks.get(key, {}),
     )
-    return Inputs(topic, snapshot, stale_after_seconds, wants_recent(policy))
+    return Inputs(topic, snapshot, stale_after, wants_recent(policy))
 
 
 def _unknown_since(watermark_ms: int | None, stale_after_seconds: float, known: bool) -> int | None:

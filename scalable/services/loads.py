@@ -9,7 +9,7 @@ from django.db import transaction
 
 from scalable import announce
 from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
-from scalable.domain.load import LoadRecord, SegmentRates, is_material
+from scalable.domain.load import LoadRecord, SegmentRates, is_material, stale_after_seconds
 from scalable.domain.names import TopicName
 from scalable.domain.rings import COARSER, MINUTE_MS, MINUTES, layers
 from scalable.services.policies import resolve
@@ -21,8 +21,6 @@ from scalable.wire.loads import MAX_TIME_MS, ReportedLoad, ReportedTile, parse_l
 
 MAX_REPORTER_LENGTH = 255
 MAX_TILES_READ = 20_000
-WATERMARK_WINDOWS = 3
-"""Loads are unknown once the pipeline's watermark is older than this many rate windows."""
 
 _DELETED_TILES_PER_REPORT = 500
 
@@ -61,10 +59,9 @@ class TopicLoads:
 
 
 def load_known(*, watermark_ms: int | None, now_ms: int, rate_window_seconds: float) -> bool:
-    """Tell whether loads may be judged: the watermark is not older than three rate windows."""
-    return (
-        watermark_ms is not None and now_ms - watermark_ms <= WATERMARK_WINDOWS * rate_window_seconds * 1000
-    )
+    """Tell whether loads may be judged: the watermark is not older than `stale_after_seconds`."""
+    stale_after_ms = stale_after_seconds(rate_window_seconds) * 1000
+    return watermark_ms is not None and now_ms - watermark_ms <= stale_after_ms
 
 
 @transaction.atomic

@@ -8,11 +8,14 @@ import pytest
 from django.utils import timezone
 
 from scalable import announce
+from scalable.domain.decision import GuardCode
 from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
+from scalable.domain.load import IDLE_INTERVAL_SECONDS
 from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind
 from scalable.models import LoadTile
 from scalable.services import loads, topics
+from scalable.services.autoscaling import evaluate_due_topics, evaluate_topic, preview_decision
 from scalable.services.loads import ReportOutcome
 from scalable.services.topics import TopicView
 from scalable.store.clock import milliseconds, moment
@@ -184,6 +187,20 @@ class TestWatermark:
     def test_three_windows_exactly_are_still_known(self, age_ms: int, known: bool) -> None:
         answer = loads.load_known(watermark_ms=100_000 - age_ms, now_ms=100_000, rate_window_seconds=5)
         assert answer is known
+
+    @pytest.mark.parametrize("window_seconds", [0.1, 1, 2, 4.9])
+    def test_an_idle_node_is_silent_for_longer_than_short_windows_and_loads_stay_known(
+        self, window_seconds: float
+    ) -> None:
+        policy = {"rateWindowSeconds": window_seconds, "loadReportIntervalSeconds": 0.1}
+        topic = make_topic()
+        topics.set_auto_scale_policy(name=topic.name, override=policy, actor=ACTOR)
+        report(load(topic), watermark_ms=now_ms() - IDLE_INTERVAL_SECONDS * 1_000 - 2_000)
+        assert loads.topic_loads(name=topic.name).known
+        evaluate_topic(incarnation=topic.incarnation)
+        assert evaluate_due_topics() == []  # nothing turned: the clock of staleness is the same one
+        (answer, _) = preview_decision(name=topic.name)
+        assert GuardCode.LOAD_UNKNOWN not in [guard.code for guard in answer.held_by]
 
     def test_the_furthest_reporter_rules(self) -> None:
         topic = make_topic()
