@@ -8,8 +8,9 @@ from pathlib import Path
 
 from launch.process import ManagedProcess
 from tests.cli.conftest import Command
+from tests.cli.shell import ID, PAGE, block_of, run_block
+from tests.processes import LiveNode
 
-PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\$ scalable-topics (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
@@ -22,3 +23,17 @@ def test_every_command_prints_what_the_page_says(
     for line, expected in steps:
         result = command(*shlex.split(line))
         assert result.out + result.err == expected, line
+
+
+def test_the_commands_for_tokens_can_be_pasted(live_node: LiveNode, tmp_path: Path) -> None:
+    (folder := tmp_path / "here").mkdir()
+    printed = run_block(block_of("tokens"), live_node, folder=folder, token_file=tmp_path / "token")
+    (revoked,) = re.findall(r"^revoked (\S+)$", printed, re.MULTILINE)
+    holds = re.findall(r"^\S+ holds (\S+) for orders-app$", printed, re.MULTILINE)
+    assert [revoked] == holds, "the newest of the role"
+    assert (folder / "orders-app.token").exists()
+    assert (folder / "audit.jsonl").exists()
+
+
+def test_no_id_on_the_page_is_made_up() -> None:
+    assert ID.findall(PAGE.read_text()) == []
