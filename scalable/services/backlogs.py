@@ -144,7 +144,7 @@ def _backlog(
         drained = ended.get(subscription.subscription_id, frozenset())
     ordered = subscription.type is not SubscriptionType.QUEUE
     waiting = waits(layout, pending, drained, limit=WAITS_LIMIT) if ordered else {}
-    return Backlog(segments, {key: waiting[key] for key in waiting if pending.get(key)})
+    return Backlog(segments, {key: waiting[key] for key in waiting if key in pending and key not in drained})
 
 
 def _segment_backlog(

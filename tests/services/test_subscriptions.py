@@ -19,6 +19,7 @@ from scalable.segments.memory import MemorySegments
 from scalable.segments.port import SegmentKey, SegmentPort
 from scalable.segments.registry import segment_port, use_port
 from scalable.services import peeking, subscription_stats, subscriptions
+from scalable.services.membership import membership
 from scalable.services.positions import AtPositions, Start
 from scalable.services.topics import TopicView
 from scalable.store.subscriptions import SubscriptionView
@@ -236,6 +237,21 @@ def test_stats_say_what_keeps_a_child_shut(port: SegmentPort) -> None:
         ("standby", (), True),
     ]
     assert stats.term == group.leader.term
+    group.drain(0)
+    assert waits(topic) == {}
+
+
+def test_a_child_without_messages_is_shut_and_says_so_too(port: SegmentPort) -> None:
+    topic = make_topic(segments=1)
+    group = Group(topic)
+    group.join("a", "standby")
+    append(topic, 0, "before")
+    drive(request(OperationKind.SPLIT, topic))
+    assert waits(topic) == {1: [(0, 1)], 2: [(0, 1)]}
+    shut = membership(subscription_id=group.subscription_id).waits
+    assert {key: [one for one, _ in waited] for key, waited in waits(topic).items()} == {
+        key: list(waited) for key, waited in shut.items()
+    }
     group.drain(0)
     assert waits(topic) == {}
 
