@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from scalable.domain.errors import StreamBroken
@@ -131,11 +132,17 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """When a batch is full, and how long a message waits for company."""
+    """When a batch is full, and how long a message waits for company; raises ValueError out of its bounds."""
 
     max_records: int = 1_000
     max_bytes: int = 256 * 1024
     linger_seconds: float = 0.005
+
+    def __post_init__(self) -> None:
+        if min(self.max_records, self.max_bytes) < 1:
+            raise ValueError("max_records and max_bytes: one is not at least 1")
+        if not 0 <= self.linger_seconds < inf:  # NaN, too
+            raise ValueError(f"linger_seconds is not a finite number from 0: {self.linger_seconds}")
 
 
 class Lane:

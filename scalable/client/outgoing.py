@@ -11,8 +11,9 @@ from typing import Any, SupportsIndex, TypedDict
 from scalable.client.batches import Entry
 from scalable.domain.errors import BatchInvalid, MessageTooLarge
 from scalable.domain.keyspace import key_hash, segment_hash
-from scalable.wire.batch import MAX_KEY_BYTES, NO_SEQUENCE, Record, encode_batch
+from scalable.wire.batch import NO_SEQUENCE, Codec, Record, encode_batch, too_long
 
+COMPRESSIONS = tuple(codec.name.lower() for codec in Codec)
 MAX_SEQUENCE = 2**63 - 1
 NUMBERED_PER_HASH = 1_000
 """So many numbers in a row of keyless messages have one hash, so that they share batches."""
@@ -85,26 +86,35 @@ def make_entry(
 
     What the format cannot hold must not be found out when it shares a batch with others.
     """
-    value = _octets(value)
-    if key is not None and len(_utf8(key, "key")) > MAX_KEY_BYTES:
-        raise BatchInvalid(problem=f"a key has at most {MAX_KEY_BYTES} bytes")
-    pairs = (properties or {}).items()
-    size = len(value) + sum(len(_utf8(each, "property")) for pair in pairs for each in pair)
+    value, pairs = _octets(value), _pairs(properties)
+    texts = [text for pair in pairs.items() for text in pair]
+    size = len(value) + sum(len(_utf8(text, "property")) for text in texts)
+    if key is not None and (problem := _utf8(key, "key") and too_long("its key", key)):
+        raise BatchInvalid(problem=problem)
     if size > limit_bytes:
         raise MessageTooLarge(size_bytes=size, limit_bytes=limit_bytes)
-    if properties or event_time_ms:
-        encode_batch([Record(key, b"", NO_SEQUENCE, event_time_ms, properties or {})], published_at_ms=0)
+    if pairs or event_time_ms != 0:
+        encode_batch([Record(key, b"", NO_SEQUENCE, event_time_ms, pairs)], published_at_ms=0)
     return Entry(
         key=key,
         value=value,
         hash16=_hash(key, sequence),
         handle=handle,
-        properties=properties or {},
+        properties=pairs,
         event_time_ms=event_time_ms,
         sequence=NO_SEQUENCE if sequence is None else sequence,
         numbered=sequence is not None,
         deliver_at_ms=_deliver_at_ms(deliver_at, deliver_after),
     )
+
+
+def _pairs(properties: object) -> dict[str, str]:
+    """Copy the properties: the application may go on with its mapping while the message waits."""
+    if properties is None:
+        return {}
+    if not isinstance(properties, Mapping):
+        raise BatchInvalid(problem=f"its properties are of the type {type(properties).__name__}, no mapping")
+    return dict(properties)
 
 
 def _octets(value: object) -> bytes:
@@ -132,6 +142,13 @@ def _hash(key: str | None, sequence: int | None) -> int:
     if key is not None:
         return segment_hash(key_hash(key))
     return 0 if sequence is None else segment_hash(key_hash(str(sequence // NUMBERED_PER_HASH)))
+
+
+def codec_of(compression: str) -> Codec:
+    """Give the codec of that name; raises ValueError for one that there is not."""
+    if compression not in COMPRESSIONS:
+        raise ValueError(f"compression is not one of {', '.join(COMPRESSIONS)}: {compression!r}")
+    return Codec[compression.upper()]
 
 
 def _deliver_at_ms(at: datetime | None, after: timedelta | None) -> int:

@@ -26,7 +26,7 @@ from scalable.client.connection import (
     open_connection,
 )
 from scalable.client.outbox import Outbox, Settled
-from scalable.client.outgoing import MessageOptions, Numbering, make_entry
+from scalable.client.outgoing import MessageOptions, Numbering, codec_of, make_entry
 from scalable.client.room import Room
 from scalable.client.topology import Topology, TopologyWatch, with_successors
 from scalable.domain.errors import (
@@ -37,7 +37,7 @@ from scalable.domain.errors import (
 )
 from scalable.domain.keyspace import HashRange
 from scalable.domain.names import TopicName
-from scalable.wire.batch import NO_SEQUENCE, Codec, encode_batch
+from scalable.wire.batch import NO_SEQUENCE, encode_batch
 from scalable.wire.frames import (
     PARTS,
     PROTOCOL_VERSION,
@@ -62,7 +62,7 @@ class Producer:
     Messages of one key stay in order, whatever splits, merges and reconnects happen between. `send` waits
     until the message is durable, `submit` only until there is room for it. What was sent again is recognised
     by (name, sequence), so nothing is stored twice; the application may give the sequences. One producer at
-    a time may use a name: of two, one ends by StreamBroken.
+    a time may use a name: of two, one ends by StreamBroken. Options out of bounds raise ValueError.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Producer:
         self.name = name or f"producer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
         self._endpoint = Endpoint(url, token)
-        self._codec = Codec[compression.upper()]
+        self._codec = codec_of(compression)
         self._numbering = Numbering()
         self._outbox = Outbox(limits or BatchLimits(), producer=self.name)
         self._room = Room(max_bytes=max_pending_bytes, max_messages=max_pending_messages)

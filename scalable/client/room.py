@@ -10,6 +10,9 @@ class Room:
     """Bytes and messages that may be held at once; waiters are served in the order in which they came."""
 
     def __init__(self, *, max_bytes: int, max_messages: int) -> None:
+        """Raises ValueError for a bound below 1, under which only one message at a time would be held."""
+        if min(max_bytes, max_messages) < 1:
+            raise ValueError("max_pending_bytes and max_pending_messages: one is not at least 1")
         self._max_bytes, self._max_messages = max_bytes, max_messages
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._failure: Exception | None = None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -131,3 +133,26 @@ async def test_a_split_under_five_hundred_messages_costs_few_look_ups_and_lines(
     assert len(own) <= 5
     records = await asyncio.to_thread(stored_records, admin, topic)
     assert sorted(int(record.value) for record in records) == list(range(500))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression": "gzip"},
+        {"max_pending_bytes": 0},
+        {"max_pending_messages": -1},
+        {"max_records": 0},
+        {"max_bytes": -1},
+        {"linger_seconds": -0.001},
+        {"linger_seconds": float("nan")},
+        {"linger_seconds": float("inf")},
+    ],
+)
+def test_options_out_of_bounds_are_refused_at_once(options: dict[str, Any]) -> None:
+    of_batches = {field.name for field in fields(BatchLimits)}
+    with pytest.raises(ValueError, match="is not"):
+        BatchLimits(**options) if options.keys() <= of_batches else _make(**options)
+
+
+def _make(**options: Any) -> Producer:
+    return Producer("http://localhost", "topic://public/default/t", "token", **options)
