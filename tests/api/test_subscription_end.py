@@ -3,7 +3,7 @@
 import pytest
 
 from scalable.api.errors import ANSWERS
-from scalable.wire.frames import Assignment, Register, Welcome
+from scalable.wire.frames import Assignment, ErrorFrame, Register, Welcome
 from tests.api.members import CONSUME, CONTROL
 from tests.api.peers import rest, socket
 from tests.processes import LiveNode
@@ -28,8 +28,9 @@ async def test_the_controllers_and_the_readers_sockets_end(subscribed: LiveNode)
         await session.send(Register())
         await session.expect(Assignment)
         rest(subscribed, "DELETE", "public/default/orders/subscriptions/s")
-        assert await session.close_code() == ENDED
-        assert await reader.close_code() == ENDED
+        for peer in (session, reader):
+            assert (await peer.wait_for(ErrorFrame)).fields == {"subscription": "s"}
+            assert await peer.close_code() == ENDED
 
 
 async def test_the_end_of_the_topic_is_another_end(subscribed: LiveNode) -> None:

@@ -27,6 +27,15 @@ class FollowingSocket(Socket):
         self.push(Gone(topic=str(self.topic), incarnation=self.incarnation))
         self.end_by(error)
 
+    def fail(self, error: BaseException) -> None:
+        """Send an error frame and close; a deleted subscription is called by its name.
+
+        Its row is gone, so that whoever looked for it had a number alone.
+        """
+        if isinstance(error, SubscriptionNotFound):
+            error = SubscriptionNotFound(subscription=self.scope["url_route"]["kwargs"]["subscription"])
+        super().fail(error)
+
     async def unless_gone(self, work: Awaitable[None]) -> None:
         """Do work for a subscription; when that is missing because the topic is, end with the topic.
 
