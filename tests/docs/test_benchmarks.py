@@ -1,0 +1,32 @@
+"""The page of benchmarks is what was recorded, notes and all; bounds in notes are reckoned."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.report import save
+from bench.rows.spark import best_ratio
+from tests.docs.pages import ROOT, page
+
+
+def test_the_page_is_made_of_the_records(tmp_path: Path) -> None:
+    records = (ROOT / "docs" / "benchmarks.json").read_text()
+    (tmp_path / "benchmarks.json").write_text(records)
+    save([], folder=tmp_path)
+    assert (tmp_path / "benchmarks.md").read_text() == page("benchmarks")
+    assert (tmp_path / "benchmarks.json").read_text() == records
+
+
+def test_jobs_on_spark_that_miss_their_goals_tell_what_is_known_and_what_is_not() -> None:
+    records = json.loads((ROOT / "docs" / "benchmarks.json").read_text())
+    missed = [each for each in records if each["number"] in (16, 17) and not each["reached"]]
+    assert all(each["note"].endswith("is not measured") for each in missed)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "bound"),
+    [([4], 1.0), ([2, 2], 2.0), ([1, 1, 2], 4 / 3), ([2, 1, 1], 2.0), ([8, 9, 9, 4, 8, 6, 9, 11], 64 / 34)],
+)
+def test_two_cores_take_tasks_in_their_order(sizes: list[int], bound: float) -> None:
+    assert best_ratio(sizes) == pytest.approx(bound)
