@@ -12,7 +12,7 @@ from scalable import trace
 from scalable.api.doors import Door
 from scalable.api.errors import AUTHENTICATE_HEADER
 from scalable.api.observing import ACTOR
-from scalable.api.rates import rates
+from scalable.api.rates import counted_address, rates
 from scalable.domain.access import Scope, Subject
 from scalable.domain.errors import Unauthenticated
 from scalable.services import access
@@ -47,7 +47,7 @@ class BearerAuthentication(BaseAuthentication):
         try:
             return _user_of(parts)
         except Unauthenticated:
-            rates.take(f"address {request.META.get('REMOTE_ADDR', '')}")
+            rates.take(f"address {counted_address(request.META.get('REMOTE_ADDR', ''))}")
             raise
 
     def authenticate_header(self, request: Request) -> str:

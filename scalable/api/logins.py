@@ -15,6 +15,7 @@ from redis.retry import Retry
 
 from scalable.api import refused_logins
 from scalable.api.pages import CONTENT_SECURITY_POLICY
+from scalable.api.rates import counted_address
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class LimitedLogins:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         if request.method != "POST" or request.path != resolve_url(settings.LOGIN_URL):
             return self._get_response(request)
-        address = str(request.META.get("REMOTE_ADDR", ""))
+        address = counted_address(str(request.META.get("REMOTE_ADDR", "")))
         by_name = _key("name", _as_compared(request.POST.get("username", "")), address)
         of_name = self._count(by_name, settings.SCALABLE_LOGIN_ATTEMPTS)
         of_all = self._count(_key("address", address), settings.SCALABLE_LOGIN_ATTEMPTS_PER_ADDRESS)

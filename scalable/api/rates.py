@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Address, ip_address, ip_network
 
 from django.conf import settings
 
@@ -12,6 +13,21 @@ from scalable.domain.errors import TooManyRequests
 
 BURST_SECONDS = 2.0
 CALLERS_MAX = 10_000
+IPV6_HOST_PREFIX = 64
+"""Bits of an IPv6 address that are not its holder's to choose: one machine has all addresses behind them."""
+
+
+def counted_address(address: str) -> str:
+    """Give what attempts from an address are counted by: the address, of IPv6 its network of 64 bits."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv4Address):
+        return str(parsed)
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((parsed.packed, IPV6_HOST_PREFIX), strict=False))
 
 
 @dataclass(slots=True)

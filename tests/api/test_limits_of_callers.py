@@ -18,7 +18,7 @@ from launch.embedded.service import kept_secret
 from launch.sandbox import LiveNode, ProcessFactory
 from scalable.api import deployment
 from scalable.api.pages import OPEN, RIGHTS
-from scalable.api.rates import CALLERS_MAX, Rates, rates
+from scalable.api.rates import CALLERS_MAX, Rates, counted_address, rates
 from scalable.audit_models import AuditEvent
 from scalable.domain.access import Scope
 from scalable.domain.errors import TooManyRequests
@@ -115,6 +115,26 @@ def test_logins_are_throttled_by_name_and_address(ada: User) -> None:
     assert [log_in("ada", "wrong") for _ in range(4)] == [200, 200, 200, 429]
     assert log_in("ada", PASSWORD) == 429  # the right one comes too late, and nothing is learned
     assert log_in("ada", PASSWORD, "10.0.0.2") == 302
+
+
+def test_the_addresses_of_one_ipv6_host_are_counted_together(ada: User) -> None:
+    assert [log_in("ada", "wrong", f"2001:db8::{n}") for n in range(4)] == [200, 200, 200, 429]
+    assert log_in("ada", PASSWORD, "2001:db8:0:1::1") == 302  # somebody else's network
+
+
+@pytest.mark.parametrize(
+    ("address", "counted"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+        ("unknown", "unknown"),
+    ],
+)
+def test_what_an_address_is_counted_by(address: str, counted: str) -> None:
+    assert counted_address(address) == counted
 
 
 @pytest.mark.parametrize("spelling", ["ada ", "\tada", "\uff41da", "ad\u1d43", "ada\u3000"])
