@@ -120,7 +120,8 @@ def _unreachable(error: ConnectionLost) -> dict[str, Any]:
         "code": "unreachable",
         "reason": f"No node answers: {error}.",
         "fields": {},
-        "hint": "Is the product running, and is --url (SCALABLE_URL) its address?",
+        "hint": "Is the product running, and is --url (SCALABLE_URL) its address? "
+        "By https it may want a certificate (SCALABLE_TLS_CERT, SCALABLE_TLS_KEY).",
     }
 
 

@@ -83,3 +83,9 @@ def test_whoever_has_ctrl_c_ignored_is_left_alone() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_who_finds_nobody_is_told_what_it_may_lack() -> None:
+    done = _run("-o json list public/default", "")
+    hint = json.loads(done.stderr)["hint"]
+    assert all(name in hint for name in ("SCALABLE_URL", "SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY"))
