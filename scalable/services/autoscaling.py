@@ -266,7 +266,9 @@ def _settled(judged: Judged, now: datetime) -> Settled:
     decision, policy = judged.decision, judged.inputs.snapshot.policy
     interval = _interval(policy)
     held_by = {guard.code for guard in decision.held_by}
-    acts = GuardCode.DISABLED not in held_by
+    may_act = GuardCode.DISABLED not in held_by
+    is_split_capped = may_act and GuardCode.MAX_SEGMENTS in held_by
+    is_merge_capped = may_act and GuardCode.MAX_DAG_DEPTH in held_by
     settled = Settled(
         topic_id=judged.topic.incarnation,
         marks=judged.begun.marks,
@@ -277,10 +279,10 @@ def _settled(judged: Judged, now: datetime) -> Settled:
         stale_after_seconds=judged.inputs.stale_after_seconds,
         wants_tiles=judged.inputs.wants_tiles,
         settings_key=settings_key(),
-        is_split_capped=acts and GuardCode.MAX_SEGMENTS in held_by,
-        is_merge_capped=acts and GuardCode.MAX_DAG_DEPTH in held_by,
-        splits_capped=int(GuardCode.MAX_SEGMENTS in held_by),
-        merges_capped=int(GuardCode.MAX_DAG_DEPTH in held_by),
+        is_split_capped=is_split_capped,
+        is_merge_capped=is_merge_capped,
+        splits_capped=int(is_split_capped),
+        merges_capped=int(is_merge_capped),
         flaps=judged.flaps,
         **_counted(judged.operations),
     )

@@ -60,6 +60,19 @@ def test_a_topics_figures_have_the_names_of_pip_483() -> None:
     assert 0 <= found["scalable_load_watermark_age_seconds", ()] < 60
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_cap_holds_nothing_back_where_the_autoscaler_is_off(enabled: bool) -> None:
+    topic = ruled("capped", segments=2, maxSegments=2, maxDagDepth=0, enabled=enabled)
+    report(topic, {0: COLD, 1: COLD})
+    evaluate_topic(incarnation=topic.incarnation)
+    report(topic, {0: HOT})
+    evaluate_topic(incarnation=topic.incarnation)
+    found, name = samples(), str(topic.name)
+    assert found["pulsar_scalable_topic_split_suppressed_max_segments_total", (name,)] == enabled
+    assert found["pulsar_scalable_topic_merge_suppressed_max_depth_total", (name,)] == enabled
+    assert found["scalable_topic_split_capped", (name,)] == enabled
+
+
 def test_what_is_told_does_not_grow_with_the_topics() -> None:
     for number in range(4):
         topic = make_topic(f"one of many {number}", segments=3)
