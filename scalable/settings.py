@@ -21,6 +21,13 @@ from scalable.wire.batch_header import MAX_BATCH_BYTES
 BASE_DIR = Path(__file__).resolve().parent.parent
 MIB = 1024 * 1024
 T = TypeVar("T")
+# A machine that vanished answers nothing, and TCP alone would wait for it for a quarter of an hour.
+SILENT_SERVER = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
 
 
 def _database(url: str, *, pool_size: int) -> dict[str, Any]:
@@ -32,6 +39,8 @@ def _database(url: str, *, pool_size: int) -> dict[str, Any]:
     idle_ms = given.whole("SCALABLE_IDLE_TRANSACTION_TIMEOUT_MS", 10_000)
     options["options"] = f"-c lock_timeout={lock_ms} -c idle_in_transaction_session_timeout={idle_ms}"
     options["connect_timeout"] = 5
+    for name, value in SILENT_SERVER.items():
+        options.setdefault(name, value)
     options["application_name"] = "scalable"
     if pool_size:
         options["pool"] = {"min_size": 1, "max_size": pool_size, "max_idle": 60}

@@ -1,7 +1,9 @@
-"""How long a caller waits for a connection of the pool: as long as one may become free, and no longer."""
+"""How long a caller waits for the database: as long as a connection may become free, or an answer come."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -13,6 +15,7 @@ from psycopg_pool import PoolTimeout
 from pytest_django import DjangoDbBlocker
 
 from launch.ports import free_port
+from scalable.settings import SILENT_SERVER, _database
 from scalable.store.engine import base
 from scalable.store.engine.base import DatabaseWrapper
 from tests.faults.waiting import until
@@ -91,3 +94,24 @@ def test_a_full_server_is_told_from_one_that_is_away_by_the_connections_that_it_
         assert not waiting.done()
         database.pool.putconn(used)
         assert waiting.result(WAIT_SECONDS) is used
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="Linux alone gives sent bytes a time")
+def test_a_server_that_vanished_is_given_up_within_seconds(database: DatabaseWrapper) -> None:
+    names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+    connection = connect(database)
+    with socket.socket(fileno=os.dup(connection.fileno())) as held:
+        assert held.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        set_to = [held.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in names]
+    assert set_to == list(SILENT_SERVER.values()) == [5, 2, 3, 10_000]
+
+
+def test_what_the_url_says_of_a_silent_server_counts_more() -> None:
+    options = _database("postgresql://a@b/c?tcp_user_timeout=60000&keepalives_count=9", pool_size=0)[
+        "OPTIONS"
+    ]
+    assert {name: int(options[name]) for name in SILENT_SERVER} == {
+        **SILENT_SERVER,
+        "tcp_user_timeout": 60_000,
+        "keepalives_count": 9,
+    }
