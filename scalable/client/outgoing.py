@@ -6,15 +6,17 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Any, SupportsIndex, TypedDict
 
 from scalable.client.batches import Entry
 from scalable.domain.errors import BatchInvalid, MessageTooLarge
 from scalable.domain.keyspace import key_hash, segment_hash
-from scalable.wire.batch import NO_SEQUENCE, Codec, Record, encode_batch, too_long
+from scalable.wire.batch import NO_SEQUENCE, Codec, Record, encode_batch
+from scalable.wire.texts import too_long
 
 COMPRESSIONS = tuple(codec.name.lower() for codec in Codec)
-MAX_SEQUENCE = 2**63 - 1
+MAX_SEQUENCE = MAX_TIME_MS = 2**63 - 1
 NUMBERED_PER_HASH = 1_000
 """So many numbers in a row of keyless messages have one hash, so that they share batches."""
 
@@ -93,8 +95,9 @@ def make_entry(
         raise BatchInvalid(problem=problem)
     if size > limit_bytes:
         raise MessageTooLarge(size_bytes=size, limit_bytes=limit_bytes)
-    if pairs or event_time_ms != 0:
-        encode_batch([Record(key, b"", NO_SEQUENCE, event_time_ms, pairs)], published_at_ms=0)
+    _check_time(event_time_ms)
+    if pairs:
+        encode_batch([Record(key, b"", properties=pairs)], published_at_ms=0)
     return Entry(
         key=key,
         value=value,
@@ -115,6 +118,13 @@ def _pairs(properties: object) -> dict[str, str]:
     if not isinstance(properties, Mapping):
         raise BatchInvalid(problem=f"its properties are of the type {type(properties).__name__}, no mapping")
     return dict(properties)
+
+
+def _check_time(event_time_ms: object) -> None:
+    if not isinstance(event_time_ms, SupportsIndex):
+        raise BatchInvalid(problem=f"its event time {event_time_ms!r} is no whole number of milliseconds")
+    if not -MAX_TIME_MS <= index(event_time_ms) <= MAX_TIME_MS:
+        raise BatchInvalid(problem=f"its event time {event_time_ms} is beyond what 64 bits hold")
 
 
 def _octets(value: object) -> bytes:

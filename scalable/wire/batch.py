@@ -34,11 +34,11 @@ from scalable.wire.batch_header import (
     decode_header,
     encode_header,
 )
+from scalable.wire.texts import first_problem
 
 __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_BUCKETS",
-    "MAX_KEY_BYTES",
     "MAX_RECORDS",
     "MAX_UNCOMPRESSED_BYTES",
     "NO_SEQUENCE",
@@ -57,7 +57,6 @@ __all__ = [
     "encode_batch",
 ]
 
-MAX_KEY_BYTES = 65_535
 _COMPRESSION_LEVEL = 1
 Item = TypeVar("Item")
 _HAS_PROPERTIES = 0x01
@@ -121,7 +120,10 @@ def encode_batch(
             deliver_at_ms=deliver_at_ms,
         )
     except (struct.error, UnicodeEncodeError) as error:
-        raise BatchInvalid(problem=f"a field cannot be written: {error}") from error
+        raise BatchInvalid(
+            problem=first_problem((each.key, each.properties) for each in records)
+            or f"a field cannot be written: {error}"
+        ) from error
     return _check_size(b"".join([header, *blocks]), entries)
 
 

@@ -72,7 +72,14 @@ UNWRITABLE: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "a property without a form in UTF-8": ("k", b"v", {"properties": {"a": "\ud800"}}),
     "a property that is no text": ("k", b"v", {"properties": {"a": 1}}),
     "a property that is too long": ("k", b"v", {"properties": {"a": "x" * 65_536}}),
+    "a property's name that is too long": ("k", b"v", {"properties": {"x" * 65_536: "a"}}),
+    "a property that is nothing": ("k", b"v", {"properties": {"a": None}}),
+    "properties that are no mapping": ("k", b"v", {"properties": ["a"]}),
+    "properties that are nothing, and no mapping": ("k", b"v", {"properties": ""}),
     "half a millisecond": ("k", b"v", {"event_time_ms": 1.5}),
+    "a time that is nothing": ("k", b"v", {"event_time_ms": None}),
+    "a time of no whole number": ("k", b"v", {"event_time_ms": 0.0}),
+    "a time that is too late": ("k", b"v", {"event_time_ms": 2**63}),
     "half a sequence": ("k", b"v", {"sequence": 1.5}),
     "a time without its zone": ("k", b"v", {"deliver_at": datetime(2030, 1, 1)}),
 }
@@ -84,13 +91,46 @@ async def test_what_cannot_be_written_is_refused_alone_and_harms_no_other(
     async with Producer(live_node.url, topic, live_node.admin_token) as producer:
         for what, (key, value, options) in UNWRITABLE.items():
             neighbour = await producer.submit("k", what.encode())
-            with pytest.raises(BatchInvalid):
+            with pytest.raises(BatchInvalid) as refused:
                 await producer.send(key, value, **options)
+            assert "format requires" not in str(refused.value), "the words of a library"
             await neighbour
         octets: Any = memoryview(b"octets of any kind")
         await producer.send("k", octets)
     stored = await asyncio.to_thread(stored_records, admin, topic)
     assert [each.value.decode() for each in stored] == [*UNWRITABLE, "octets of any kind"]
+
+
+async def test_texts_of_every_length_that_is_possible_arrive(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    longest = "x" * 65_535
+    many = {str(number): "" for number in range(70_000)}
+    told: list[tuple[str, dict[str, str]]] = [
+        (longest, {longest: longest}),
+        ("", {"": ""}),
+        ("\u00e9" * 32_767, many),
+    ]
+    async with Producer(live_node.url, topic, live_node.admin_token) as producer:
+        for key, properties in told:
+            await producer.send(key, b"v", properties=properties)
+    records = await asyncio.to_thread(stored_records, admin, topic)
+    assert [(record.key, record.properties) for record in records] == told
+
+
+async def test_what_an_application_does_with_its_properties_later_changes_no_message(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    properties: dict[str, Any] = {"place": "0"}
+    async with Producer(live_node.url, topic, live_node.admin_token) as producer:
+        sent = []
+        for number in range(3):
+            properties["place"] = str(number)
+            sent.append(await producer.submit("k", b"v", properties=properties))
+        properties["place"] = None
+        await asyncio.gather(*sent)
+    records = await asyncio.to_thread(stored_records, admin, topic)
+    assert [record.properties for record in records] == [{"place": str(number)} for number in range(3)]
 
 
 async def test_a_deleted_topic_ends_its_producer(live_node: LiveNode, admin: Admin, topic: str) -> None:

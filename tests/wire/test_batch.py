@@ -214,6 +214,20 @@ def test_what_the_format_cannot_hold_is_refused_when_encoding(records: list[Reco
         encode_batch(records, published_at_ms=0)
 
 
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [
+        (Record("\u00e9" * 32_768, b""), "a key has 65536 bytes"),
+        (Record("k", b"", properties={"a": "", "b": "x" * 65_536}), "the property 'b' has 65536 bytes"),
+        (Record("k", b"", properties={"x" * 70_000: ""}), "a property's name has 70000 bytes"),
+    ],
+    ids=["key", "value", "name"],
+)
+def test_a_text_that_is_too_long_is_named(record: Record, what: str) -> None:
+    with pytest.raises(BatchInvalid, match=f"{what}, and 65535 are possible"):
+        encode_batch([Record("k", b""), record], published_at_ms=0)
+
+
 @pytest.mark.parametrize("starts", [[0], [5, 5], [9, 3], [65_536], list(range(1, 1025))])
 def test_entry_buckets_must_ascend_within_the_bucket_space(starts: list[int]) -> None:
     with pytest.raises(BatchInvalid):
