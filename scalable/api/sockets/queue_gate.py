@@ -10,7 +10,7 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 
 from django.conf import settings
 
-from scalable.api.hub import hub, queue_key, segment_key
+from scalable.api.hub import hub, queue_key, segment_key, subscription_key
 from scalable.segments.port import ClaimResult
 from scalable.store.subscriptions import SubscriptionView
 
@@ -44,6 +44,7 @@ class SegmentGate:
             hub.watch(
                 segment_key(subscription.incarnation, segment_id),
                 queue_key(subscription.subscription_id, segment_id),
+                subscription_key(subscription.subscription_id),  # it was sought, in any segment
             )
         )
         self._first = asyncio.Lock()
