@@ -18,10 +18,12 @@ MAX_REPORTED_TILES = 2_000
 MAX_BIGINT = 2**63 - 1
 MAX_TIME_MS = 253_402_300_799_000
 """The last second of the year 9999: what a timestamp of the metadata can hold."""
+MAX_RATE = 1e30
+"""More a second than any sample tells, and little enough to be added up and multiplied."""
 
 Identifier = Annotated[int, Meta(ge=0, le=MAX_BIGINT)]
 TimeMs = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
-Rate = Annotated[float, Meta(ge=0)]
+Rate = Annotated[float, Meta(ge=0, le=MAX_RATE)]
 Parts = Annotated[list[Rate], Meta(min_length=TILE_PARTS, max_length=TILE_PARTS)]
 _Shape = TypeVar("_Shape", bound=msgspec.Struct)
 

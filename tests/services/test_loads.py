@@ -19,7 +19,7 @@ from scalable.services.autoscaling import evaluate_due_topics, evaluate_topic, p
 from scalable.services.loads import ReportOutcome
 from scalable.services.topics import TopicView
 from scalable.store.clock import milliseconds, moment
-from scalable.wire.loads import MAX_REPORTED_LOADS, MAX_REPORTED_TILES
+from scalable.wire.loads import MAX_RATE, MAX_REPORTED_LOADS, MAX_REPORTED_TILES
 from tests.topology import ACTOR, drive, make_topic, request
 
 pytestmark = pytest.mark.django_db
@@ -221,6 +221,7 @@ class TestRefused:
             {"bytesRateOut": None},
             {"msgRateIn": True},
             {"msgRateIn": 10**400},
+            {"bytesRateOut": 1.01 * MAX_RATE},
             {"segmentId": -1},
             {"segmentId": 1.5},
             {"incarnation": 2**63},
@@ -253,6 +254,21 @@ class TestRefused:
         with pytest.raises(LoadReportUnreadable):
             loads.report_tiles(tiles=body)
 
+    def test_the_highest_rates_are_added_up_and_judged(self) -> None:
+        topic = make_topic(segments=4)
+        policy = {"profile": "recommended", "maxSegments": 8}
+        topics.set_auto_scale_policy(name=topic.name, override=policy, actor=ACTOR)
+        most = dict.fromkeys(("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut"), MAX_RATE)
+        assert report(*[load(topic, key, **most) for key in range(4)]).written == 4
+        minutes = [this_minute_ms() - number * MINUTE_MS for number in range(6)]
+        parts = dict.fromkeys(("mean", "max"), [MAX_RATE] * 32)
+        loads.report_tiles(
+            tiles=[tile(topic, at_ms, segmentId=key, **parts) for at_ms in minutes for key in range(4)]
+        )
+        decision = evaluate_topic(incarnation=topic.incarnation)
+        assert decision is not None
+        assert [action.segment_ids for action in decision.actions] == [(0,), (1,), (2,), (3,)]
+
     def test_too_many(self) -> None:
         topic = make_topic()
         with pytest.raises(LoadReportUnreadable):
@@ -269,6 +285,7 @@ class TestRefused:
             {"max": [0.0] * 33},
             {"mean": [float("nan")] * 32},
             {"max": [-1.0] * 32},
+            {"max": [1.01 * MAX_RATE] * 32},
         ],
         ids=str,
     )
