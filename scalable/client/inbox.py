@@ -9,6 +9,7 @@ from itertools import islice
 
 from scalable.client.batches import MessageId
 from scalable.client.places import place_named
+from scalable.client.prefetch import permits_due
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import BucketKey
 from scalable.wire.batch import Record, decode_batch, decode_header
@@ -111,10 +112,9 @@ class OwnedSegment:
 
     def take_permits(self, prefetch: int) -> int:
         """Give the permits to grant now; 0 until half of what may wait is used up."""
-        permits = prefetch - (self._granted - self.owed_permits)
-        if permits <= 0 or permits * 2 < prefetch:
-            return 0
-        self._granted, self.owed_permits = prefetch, 0
+        permits = permits_due(prefetch, self._granted - self.owed_permits)
+        if permits:
+            self._granted, self.owed_permits = prefetch, 0
         return permits
 
     def skip_to(self, position: int) -> None:

@@ -41,3 +41,9 @@ class SharedPrefetch(Prefetch):
         self._total += segments - self._segments.pop(consumer, 0)
         if segments:
             self._segments[consumer] = segments
+
+
+def permits_due(prefetch: int, outstanding: int) -> int:
+    """Give the permits to grant now, so that `prefetch` may wait; 0 until half of these are used up."""
+    permits = prefetch - outstanding
+    return permits if permits > 0 and permits * 2 >= prefetch else 0

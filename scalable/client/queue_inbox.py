@@ -9,6 +9,7 @@ from itertools import count
 
 from scalable.client.batches import MessageId
 from scalable.client.places import place_named
+from scalable.client.prefetch import permits_due
 from scalable.domain.names import TopicName
 from scalable.wire.batch import Record, decode_batch, decode_header
 from scalable.wire.frames import MAX_ATTACHED, MAX_RANGES, Frame, NegativeAck, QueueAck, QueueDelivery, Renew
@@ -110,10 +111,9 @@ class QueueSegment:
 
     def take_permits(self, prefetch: int) -> int:
         """Give the permits to grant now; 0 until half of what may wait is used up."""
-        permits = prefetch - (self.granted_permits - self.owed_permits)
-        if permits <= 0 or permits * 2 < prefetch:
-            return 0
-        self.granted_permits, self.owed_permits = prefetch, 0
+        permits = permits_due(prefetch, self.granted_permits - self.owed_permits)
+        if permits:
+            self.granted_permits, self.owed_permits = prefetch, 0
         return permits
 
     def give_back(self, offset: int) -> None:
