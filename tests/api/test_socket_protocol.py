@@ -139,6 +139,21 @@ async def test_what_follows_a_hello(live_node: LiveNode, topic: TopicView) -> No
                 assert await refusal(peer) == (code, close_code), (path, sent[:60])
 
 
+@pytest.mark.parametrize("path", [*DOORS, "lookup/public/default/orders", "topics/public/default"])
+async def test_every_welcome_tells_protocol_node_and_limits(
+    processes: ProcessFactory, topic: TopicView, path: str
+) -> None:
+    node = processes.node(SCALABLE_MAX_MESSAGE_BYTES=str(MIB), SCALABLE_MAX_FRAME_BYTES=str(2 * MIB))
+    async with socket(node, path, consumer="c") as peer:
+        told = await peer.expect(Welcome)
+        assert (told.protocol, told.max_frame_bytes, told.max_message_bytes) == (
+            PROTOCOL_VERSION,
+            2 * MIB,
+            MIB,
+        )
+        assert told.node == node.url
+
+
 async def test_a_client_that_says_nothing_is_closed(processes: ProcessFactory) -> None:
     node = processes.node(SCALABLE_SOCKET_HELLO_SECONDS="0.3")
     async with raw_socket(node, PRODUCE) as peer:

@@ -18,6 +18,7 @@ from django.conf import settings
 from scalable import trace
 from scalable.api.doorkeeper import doorkeeper
 from scalable.api.errors import close_code_of, internal_error
+from scalable.api.node import node
 from scalable.api.raw_path import check_scope
 from scalable.api.sockets.handshake import deny, pass_of, subprotocol_of, topic_of
 from scalable.api.sockets.lane import Lane, Message, Send
@@ -36,7 +37,17 @@ from scalable.domain.errors import (
     Unauthenticated,
 )
 from scalable.domain.names import TopicName
-from scalable.wire.frames import PROTOCOL_VERSION, Close, ErrorFrame, Frame, Hello, decode, decoder, encode
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    Close,
+    ErrorFrame,
+    Frame,
+    Hello,
+    Welcome,
+    decode,
+    decoder,
+    encode,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +108,18 @@ class Socket(AsyncConsumer):
 
     async def closed(self) -> None:
         """The socket ended, whichever way; called once, also when it never opened."""
+
+    def welcome(self, **more: Any) -> None:
+        """Answer the hello: what every socket tells, and `more` fields of the frame."""
+        self.push(
+            Welcome(
+                protocol=PROTOCOL_VERSION,
+                node=node.url,
+                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
+                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
+                **more,
+            )
+        )
 
     def push(self, frame: Frame | str | bytes) -> None:
         """Send a frame as soon as those before it left; a reader that is too far behind is closed."""

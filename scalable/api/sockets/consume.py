@@ -30,7 +30,6 @@ from scalable.domain.subscriptions import BucketKey
 from scalable.services import subscriptions
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
-    PROTOCOL_VERSION,
     Ack,
     Attach,
     ConsumeClientFrame,
@@ -39,7 +38,6 @@ from scalable.wire.frames import (
     Flow,
     Frame,
     Hello,
-    Welcome,
     decoder,
 )
 
@@ -87,16 +85,7 @@ class ConsumeSocket(FollowingSocket):
         self.follow(self.subscription.incarnation)
         self.spawn(self.unless_gone(self._pass_wakes_on(self._watch)))
         self.spawn(self._acks.write())
-        self.push(
-            Welcome(
-                protocol=PROTOCOL_VERSION,
-                node=node.url,
-                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
-                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
-                permits=settings.SCALABLE_CONSUME_MAX_PERMITS,
-                incarnation=self.subscription.incarnation,
-            )
-        )
+        self.welcome(permits=settings.SCALABLE_CONSUME_MAX_PERMITS, incarnation=self.subscription.incarnation)
 
     async def frame_received(self, frame: Frame) -> None:
         """Change what is delivered, or note an acknowledgement; raises FrameInvalid, PermitsExceeded."""

@@ -31,7 +31,6 @@ from scalable.services.checkpoints import Held
 from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
-    PROTOCOL_VERSION,
     AssignedSegment,
     Assignment,
     CheckpointBody,
@@ -46,7 +45,6 @@ from scalable.wire.frames import (
     Released,
     Restore,
     SegmentEnded,
-    Welcome,
     decoder,
 )
 
@@ -78,14 +76,7 @@ class ControllerSocket(FollowingSocket):
         """Name the consumer; nothing is registered yet."""
         self.consumer = validate_part(hello.consumer or "", "consumer")
         self._handler = self.keep(self._handle_frames())
-        self.push(
-            Welcome(
-                protocol=PROTOCOL_VERSION,
-                node=node.url,
-                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
-                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
-            )
-        )
+        self.welcome()
 
     async def frame_received(self, frame: Frame) -> None:
         """Queue the frame, as soon as there is room; the peer waits, by not being read."""

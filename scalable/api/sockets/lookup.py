@@ -4,11 +4,10 @@ from django.conf import settings
 
 from scalable.api.errors import close_code_of
 from scalable.api.feeds import Feed, feeds
-from scalable.api.node import node
 from scalable.api.sockets.base import Socket
 from scalable.api.sockets.outbox import Outbox
 from scalable.domain.errors import TopicDeleted
-from scalable.wire.frames import PROTOCOL_VERSION, Gone, Hello, Welcome
+from scalable.wire.frames import Gone, Hello
 
 
 class LookupSocket(Socket):
@@ -20,14 +19,7 @@ class LookupSocket(Socket):
         return Outbox(max_frames=settings.SCALABLE_WATCH_QUEUE_FRAMES)
 
     async def opened(self, hello: Hello) -> None:
-        self.push(
-            Welcome(
-                protocol=PROTOCOL_VERSION,
-                node=node.url,
-                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
-                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
-            )
-        )
+        self.welcome()
         self._feed = await feeds.join(
             self, name=self.topic, detail=hello.detail == "full", session_id=hello.session_id
         )

@@ -8,18 +8,15 @@ import msgspec
 from django.conf import settings
 
 from scalable.api.namespace_feeds import Feed, Numbered, namespace_feeds
-from scalable.api.node import node
 from scalable.api.sockets.base import Socket
 from scalable.api.sockets.outbox import Outbox
 from scalable.domain.errors import FrameInvalid, ReaderTooSlow
 from scalable.domain.names import NamespaceName
 from scalable.wire.frames import (
-    PROTOCOL_VERSION,
     Frame,
     Hello,
     NamespaceClientFrame,
     WatchTopics,
-    Welcome,
     decoder,
 )
 
@@ -46,14 +43,7 @@ class NamespaceWatchSocket(Socket):
         self._namespace = NamespaceName(parts["tenant"], parts["namespace"])
 
     async def opened(self, hello: Hello) -> None:
-        self.push(
-            Welcome(
-                protocol=PROTOCOL_VERSION,
-                node=node.url,
-                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
-                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
-            )
-        )
+        self.welcome()
 
     async def frame_received(self, frame: Frame) -> None:
         if not isinstance(frame, WatchTopics) or self._feed is not None:

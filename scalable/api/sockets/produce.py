@@ -30,12 +30,10 @@ from scalable.segments.port import AppendResult
 from scalable.services import messages
 from scalable.wire.batch_header import BatchHeader, decode_header
 from scalable.wire.frames import (
-    PROTOCOL_VERSION,
     Hello,
     Publish,
     Receipt,
     Refused,
-    Welcome,
     decode_publish,
 )
 
@@ -72,17 +70,11 @@ class ProduceSocket(FollowingSocket):
             raise TopicDeleted(topic=str(self.topic))
         self.producer = hello.producer or f"producer-{uuid.uuid4().hex}"
         self.follow(state.incarnation)
-        self.push(
-            Welcome(
-                protocol=PROTOCOL_VERSION,
-                node=node.url,
-                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
-                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
-                permits=self._permits,
-                producer=self.producer,
-                last_sequence=state.last_sequence,
-                incarnation=state.incarnation,
-            )
+        self.welcome(
+            permits=self._permits,
+            producer=self.producer,
+            last_sequence=state.last_sequence,
+            incarnation=state.incarnation,
         )
 
     async def data_received(self, data: bytes) -> None:

@@ -37,7 +37,6 @@ from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
     MAX_ATTACHED,
     MAX_RANGES,
-    PROTOCOL_VERSION,
     Detached,
     Frame,
     Hello,
@@ -52,7 +51,6 @@ from scalable.wire.frames import (
     Renewed,
     SegmentDone,
     SegmentReopened,
-    Welcome,
     decoder,
 )
 
@@ -110,16 +108,10 @@ class QueueSocket(FollowingSocket):
         self.follow(self.subscription.incarnation)
         self.spawn(self._watch_subscription())
         self._writer = self.keep(self._write_outcomes())
-        self.push(
-            Welcome(
-                protocol=PROTOCOL_VERSION,
-                node=node.url,
-                max_frame_bytes=settings.SCALABLE_MAX_FRAME_BYTES,
-                max_message_bytes=settings.SCALABLE_MAX_MESSAGE_BYTES,
-                permits=settings.SCALABLE_CONSUME_MAX_PERMITS,
-                ack_timeout_ms=_default_timeout_ms(),
-                incarnation=self.subscription.incarnation,
-            )
+        self.welcome(
+            permits=settings.SCALABLE_CONSUME_MAX_PERMITS,
+            ack_timeout_ms=_default_timeout_ms(),
+            incarnation=self.subscription.incarnation,
         )
 
     async def frame_received(self, frame: Frame) -> None:
