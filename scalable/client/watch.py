@@ -38,6 +38,8 @@ class Watch(Generic[State]):
         Raises TopicNotFound or NamespaceNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError.
         """
         self._task = asyncio.create_task(self._run(), name=f"watch {self._followed}")
+        # Who waits is told of the error; an owner that is dropped without a close has nobody who waits.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with self.backoff.within(timeout_seconds):
                 return await self.wait_for(lambda _: True)
