@@ -137,13 +137,21 @@ async def _read(
             except TimeoutError:
                 _raise_trouble(consumer)
                 break
+            except asyncio.CancelledError:  # by Ctrl-C: what was printed does not come again
+                await _keep_place(consumer)
+                raise
             session.output.event(*_shown(message))
             if acknowledge and not isinstance(consumer, CheckpointConsumer):
                 consumer.acknowledge(message)
             read += 1
-        if isinstance(consumer, CheckpointConsumer):
-            await consumer.commit(consumer.checkpoint())
+        await _keep_place(consumer)
     return read
+
+
+async def _keep_place(consumer: AnyConsumer) -> None:
+    """Commit what a checkpoint group has read; others acknowledged it, and make it durable as they close."""
+    if isinstance(consumer, CheckpointConsumer):
+        await consumer.commit(consumer.checkpoint())
 
 
 def _raise_trouble(consumer: AnyConsumer, *, only_final: bool = False) -> None:
