@@ -7,6 +7,7 @@ import difflib
 import ipaddress
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -23,6 +24,8 @@ FLAGS = {
 MOST_SECONDS = 100 * 366 * 86_400
 MOST_WHOLE = 2**31 - 1
 PREFIX = "SCALABLE_"
+OF_SERVICES = re.compile(r"_(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_(PROTO|PORT|ADDR))?)?)$")
+"""Ends of names that Kubernetes gives each container for each service, as SCALABLE_TOPICS_SERVICE_HOST."""
 READ_BY_PROGRAMS = frozenset(
     {
         "SCALABLE_SYSTEM_TOKEN_FILE",  # the load report
@@ -157,7 +160,7 @@ def ignored(environment: Iterable[str]) -> list[str]:
     return [
         _sentence(name, _nearest(name, known))
         for name in sorted(environment)
-        if name.upper().startswith(PREFIX) and name not in known
+        if name.upper().startswith(PREFIX) and name not in known and not OF_SERVICES.search(name)
     ]
 
 

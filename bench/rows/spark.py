@@ -4,7 +4,7 @@ import heapq
 import importlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -177,11 +177,17 @@ def policy_replay(bench: Bench) -> Iterator[Comparison]:
 def bound_note(rows: DataFrame) -> str:
     """Tell what the spreading of topics over tasks allows at most, with a job's tasks and with more."""
     tasks = rows.sparkSession.sparkContext.defaultParallelism * TASKS_PER_CORE
-    bounds = {each: best_ratio(topics_of_tasks(rows, each)) for each in (tasks, 2 * tasks, 4 * tasks)}
+    return told_bounds(
+        {each: best_ratio(topics_of_tasks(rows, each)) for each in (tasks, 2 * tasks, 4 * tasks)}
+    )
+
+
+def told_bounds(bounds: Mapping[int, float]) -> str:
+    """Say in a note what bounds by numbers of tasks mean; the first number is a job's."""
     told = ", ".join(f"{bound:.2f}x with {each}" for each, bound in bounds.items())
     return (
         f"topics go to tasks by the hash of their names, which bounds two cores at {told} tasks, were all"
-        f" topics equally long; a job has {tasks}. What remains of the gap is not measured"
+        f" topics equally long; a job has {next(iter(bounds))}. What remains of the gap is not measured"
     )
 
 

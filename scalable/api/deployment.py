@@ -34,7 +34,5 @@ def check_encryption(app_configs: Any, **options: Any) -> list[CheckMessage]:
 
 def check_names(app_configs: Any, **options: Any) -> list[CheckMessage]:
     """Warn of names in the environment that are no setting: a slip of the pen may leave a door open."""
-    hint = "Mend the name, or remove it; docs/settings.md has all settings."
-    return [
-        CheckWarning(f"{said}.", hint=hint, id="scalable.W004") for said in settings.SCALABLE_IGNORED_NAMES
-    ]
+    hint = "Mend the name, or remove it."
+    return [CheckWarning(said, hint=hint, id="scalable.W004") for said in settings.SCALABLE_IGNORED_NAMES]

@@ -16,7 +16,7 @@ from scalable import announce
 from scalable.domain.autoscale import Decision, Merge, Rebucket, Split, decide
 from scalable.domain.decision import Action, GuardCode
 from scalable.domain.errors import ScalableError, SegmentsFixed, TopicNotFound
-from scalable.domain.flaps import undoes
+from scalable.domain.flaps import recent, undoes
 from scalable.domain.names import TopicName
 from scalable.domain.policy import (
     AutoScalePolicy,
@@ -211,11 +211,13 @@ def _act(judged: Judged) -> None:
 
 
 def _is_flap(judged: Judged, action: Action) -> bool:
-    layout = judged.topic.layout
-    segments = [layout.segments[segment_id] for segment_id in action.segment_ids]
-    parents = history.all_parents(judged.topic.incarnation, segments)
+    layout, now_ms = judged.topic.layout, judged.decision.at_ms
     window_ms = round(settings.SCALABLE_FLAP_WINDOW_SECONDS * 1000)
-    return undoes(layout, action, parents, now_ms=judged.decision.at_ms, window_ms=window_ms)
+    young = recent(layout, action, now_ms=now_ms, window_ms=window_ms)
+    if not young:  # the most usual case by far, and it asks nothing of the database
+        return False
+    parents = history.all_parents(judged.topic.incarnation, young)
+    return undoes(layout, action, parents, now_ms=now_ms, window_ms=window_ms)
 
 
 def _request(topic: TopicView, action: Action, reason: str) -> list[OperationView]:

@@ -29,7 +29,7 @@ async def test_more_acknowledgements_than_may_wait_are_written_one_after_the_oth
         frame = QueueAck(segment_id=0, incarnation=taken[0].incarnation, ranges=every_second)
         locked, done = threading.Event(), threading.Event()
         holding = asyncio.create_task(ask(lock_cursors, locked, done))
-        await asyncio.to_thread(locked.wait)
+        assert await asyncio.to_thread(locked.wait, 30)
         for _ in range(MAX_WAITING_RANGES // MAX_RANGES + 10):
             await a.peer.send(frame)
         done.set()

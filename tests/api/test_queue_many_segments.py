@@ -74,7 +74,7 @@ async def test_segments_of_which_nothing_is_held_keep_nobody_waiting_at_the_end_
         await b.attach(ack_timeout_ms=NEVER_MS)
         holding = asyncio.create_task(ask(lock_cursors, list(idle), locked, done))
         try:
-            await asyncio.to_thread(locked.wait)
+            assert await asyncio.to_thread(locked.wait, 30)
             await a.peer.send(QueueDetach(segment_id=1))
             assert await a.wait_for(Detached) == Detached(segment_id=1)
             a.peer.connection.transport.abort()

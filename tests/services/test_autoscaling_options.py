@@ -4,6 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from scalable.domain.errors import PolicyInvalid, PolicyUnreadable, SegmentsFixed, TopicNotFound
@@ -197,9 +199,13 @@ def test_an_old_split_may_be_merged_without_being_a_flap() -> None:
     drive(scaling.request_split(name=topic.name, segment_id=0, actor=ACTOR))
     Segment.objects.filter(topic_id=topic.incarnation).update(created_at=timezone.now() - timedelta(hours=2))
     report(topic, {1: COLD, 2: COLD})
-    evaluate_topic(incarnation=topic.incarnation)
+    with CaptureQueriesContext(connection) as asked:
+        evaluate_topic(incarnation=topic.incarnation)
     assert operations(topic)[0][1] == "cold"
     assert Evaluation.objects.get(pk=topic.incarnation).flaps == 0
+    assert not any("&&" in each["sql"] for each in asked), (
+        "the history of parents is asked for the young alone"
+    )
 
 
 def test_the_dry_run_tells_what_would_be_done_and_does_nothing() -> None:

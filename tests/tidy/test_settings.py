@@ -257,6 +257,18 @@ def test_no_setting_is_told_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ignored(monkeypatch, OTHERS_URL="x", _SCALABLE_TOPICS_COMPLETE="bash_source") == []
 
 
+def test_names_that_kubernetes_gives_for_a_service_are_no_slips(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = [
+        "PORT",
+        "SERVICE_HOST",
+        "SERVICE_PORT",
+        "SERVICE_PORT_HTTP",
+        "PORT_8080_TCP",
+        "PORT_8080_TCP_ADDR",
+    ]
+    assert ignored(monkeypatch, **{f"SCALABLE_TOPICS_{end}": "10.0.0.1" for end in ends}) == []
+
+
 def ignored(monkeypatch: pytest.MonkeyPatch, **environment: str) -> list[str]:
     """Give what is told of the names in this environment alone."""
     for name in [each for each in os.environ if each.upper().startswith(PREFIX)]:
