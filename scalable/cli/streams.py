@@ -42,6 +42,9 @@ def watch_streams() -> None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_RDONLY))
     sys.stdout = _watched(sys.stdout, os.O_RDONLY)
     sys.stderr = _watched(sys.stderr, os.O_WRONLY)
+    # The former ones are detached, and who wants the terminal's width asks these.
+    for name in ("stdout", "stderr"):
+        setattr(sys, f"__{name}__", getattr(sys, name))
 
 
 def _watched(stream: TextIO | None, flags_if_closed: int) -> Watched:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -37,6 +38,30 @@ def test_without_an_input_nothing_is_confirmed(what: str) -> None:
 def test_a_closed_error_stream_leaves_the_status() -> None:
     assert _run("list public/default", "2>&-").returncode == 3
     assert _run("list public/default", "<&- >&- 2>&-").returncode == 3
+
+
+def test_help_is_as_wide_as_the_terminal() -> None:
+    terminal, side = os.openpty()
+    termios.tcsetwinsize(side, (40, 120))
+    environment = {name: value for name, value in OFFLINE.items() if name not in ("COLUMNS", "LINES")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "scalable.cli", "--help"], stdout=side, env=environment, cwd=ROOT
+    ) as helping:
+        os.close(side)
+        lines = _all_of(terminal).splitlines()
+    assert helping.returncode == 0
+    assert 78 < max(map(len, lines)) <= 100, "80 columns is what is taken where no terminal can be asked"
+
+
+def _all_of(terminal: int) -> str:
+    with open(terminal, "rb", buffering=0) as output:
+        read = b""
+        try:
+            while piece := output.read(4096):
+                read += piece
+        except OSError:  # the other side is closed: it ended
+            pass
+    return read.decode()
 
 
 def test_an_error_of_a_file_is_none_of_the_output() -> None:
