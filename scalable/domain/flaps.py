@@ -30,7 +30,7 @@ def undoes(layout: Layout, action: Action, parents: Parents, *, now_ms: int, win
 
 
 def recent(layout: Layout, action: Action, *, now_ms: int, window_ms: int) -> list[Segment]:
-    """Give the segments of a split or merge that came within the window; children of one split do together."""
+    """Give the segments of a split or merge that came within the window; siblings come together."""
     if isinstance(action, Rebucket):
         return []
     segments = (layout.segments[key] for key in action.segment_ids)

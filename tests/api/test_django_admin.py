@@ -17,7 +17,7 @@ from pytest_django.fixtures import Settings
 from scalable.access_models import Grant, ServiceToken, Tenant
 from scalable.admin import site
 from scalable.audit_models import AuditEvent
-from scalable.cli import app
+from scalable.cli import command as command_line
 from scalable.domain.access import Right, Scope, Subject
 from scalable.domain.errors import Unauthenticated
 from scalable.services import access, auditing, grants, tokens
@@ -181,7 +181,7 @@ def test_who_asks_for_a_form_that_there_is_not_is_told_what_to_do(ada: Client, m
         assert answer.status_code == 403
         assert escape(rows.made_by) in answer.content.decode()
         for words in re.findall("`scalable-topics ([a-z -]+)", rows.made_by):
-            command: Any = app.command
+            command: Any = command_line.command
             for word in words.split():
                 command = command.commands[word]
 
