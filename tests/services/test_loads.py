@@ -274,7 +274,7 @@ class TestRefused:
         most = dict.fromkeys(("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut"), MAX_RATE)
         assert report(*[load(topic, key, **most) for key in range(4)]).written == 4
         minutes = [this_minute_ms() - number * MINUTE_MS for number in range(6)]
-        parts = dict.fromkeys(("mean", "max"), [MAX_RATE] * 32)
+        parts: dict[str, Any] = dict.fromkeys(("mean", "max"), [MAX_RATE] * 32)
         loads.report_tiles(
             tiles=[tile(topic, at_ms, segmentId=key, **parts) for at_ms in minutes for key in range(4)]
         )
