@@ -60,7 +60,8 @@ class NamespaceWatch(Watch[frozenset[TopicName]]):
     """Follows the topics of a namespace that have all of some properties, over one socket.
 
     It reconnects by itself, and hears nothing then unless something changed meanwhile. `on_change` is called
-    in the event loop with each change, the first of which adds all topics that there are.
+    in the event loop with each change, the first of which adds all topics that there are; what it raises ends
+    the watch.
     """
 
     def __init__(
@@ -115,5 +116,4 @@ class NamespaceWatch(Watch[frozenset[TopicName]]):
     def _adopt(self, change: TopicsChange) -> None:
         self._known, self._topics = True, None
         self._pulse()
-        if self._on_change is not None:
-            self._on_change(change)
+        self._tell(self._on_change, change)

@@ -21,7 +21,11 @@ class Receiver(ABC, Generic[MessageKind]):
         self._failure: BaseException | None = None
         self._leaving = False
         self.on_change: Callable[[], None] | None = None
-        """Called in the event loop whenever there may be a message, or the consumer ended."""
+        """Called in the event loop whenever there may be a message, or the consumer ended.
+
+        What it raises ends the consumer.
+        """
+        self._callback_failed = False
 
     @abstractmethod
     async def start(self, timeout_seconds: float = 30.0) -> None:
@@ -46,14 +50,18 @@ class Receiver(ABC, Generic[MessageKind]):
 
     async def receive(self, timeout_seconds: float | None = None) -> MessageKind:
         """Wait for the next message; raises TimeoutError, and what ended the consumer, as TopicDeleted."""
-        message = self._next_message()
+        message = self._take_message()
         if message is not None:
             return message
         async with asyncio.timeout(timeout_seconds):
-            while (message := self._next_message()) is None:
+            while (message := self._take_message()) is None:
                 self._raise_failure()
                 await self._changed.wait()
         return message
+
+    def _take_message(self) -> MessageKind | None:
+        """Hand out a message that waits; after a callback failed none, though more may arrive."""
+        return None if self._callback_failed else self._next_message()
 
     async def _wait_for_failure(self) -> BaseException:
         """Wait until the consumer ends, and give what ended it."""
@@ -75,8 +83,14 @@ class Receiver(ABC, Generic[MessageKind]):
     def _pulse(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-        if self.on_change is not None:
+        if self.on_change is None:
+            return
+        try:
             self.on_change()
+        except Exception as error:  # here, where no session takes it for a loss that a new connection mends
+            self.on_change = None
+            self._callback_failed = True
+            self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:

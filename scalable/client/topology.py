@@ -127,8 +127,9 @@ def with_successors(topology: Topology, epoch: int, successors: Iterable[Segment
 class TopologyWatch(Watch[Topology]):
     """Follows a topic's layout over one socket; reconnects by itself and never goes back to an older state.
 
-    `on_change` is called in the event loop with each newer topology. With `detail="full"` it also tells
-    operations, loads, policy and the autoscaler's last decision (`Topology.detail`).
+    `on_change` is called in the event loop with each newer topology; what it raises ends the watch.
+    With `detail="full"` it also tells operations, loads, policy and the autoscaler's last decision
+    (`Topology.detail`).
     """
 
     def __init__(
@@ -206,5 +207,4 @@ class TopologyWatch(Watch[Topology]):
             return
         self._current = topology
         self._pulse()
-        if self._on_change is not None:
-            self._on_change(topology)
+        self._tell(self._on_change, topology)

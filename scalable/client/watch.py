@@ -11,7 +11,16 @@ from typing import Generic, Self, TypeVar
 from scalable.client.connection import Backoff, ConnectionLost, Endpoint, keep_running, logger
 
 State = TypeVar("State")
+News = TypeVar("News")
 CLOSED = 1000
+
+
+class CallbackFailed(Exception):
+    """The application's own callback raised `error`; no new connection mends that, of whatever kind it is."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class Watch(Generic[State]):
@@ -61,7 +70,10 @@ class Watch(Generic[State]):
         await self.close()
 
     async def wait_for(self, holds: Callable[[State], bool], timeout_seconds: float | None = None) -> State:
-        """Wait until a condition on what is known holds; raises what ended the watch, TimeoutError."""
+        """Wait until a condition on what is known holds.
+
+        Raises what ended the watch, which may be an error of its callback; TimeoutError.
+        """
         async with asyncio.timeout(timeout_seconds):
             while True:
                 changed = self._changed
@@ -83,9 +95,28 @@ class Watch(Generic[State]):
         """Follow until an error ends it that no new connection mends."""
         await keep_running(self._session, backoff=self.backoff, what=f"watch of {self._followed}")
 
-    async def _run(self) -> None:
+    def _tell(self, callback: Callable[[News], None] | None, news: News) -> None:
+        """Call what the application gave; raises CallbackFailed, which ends the watch."""
+        if callback is None:
+            return
+        try:
+            callback(news)
+        except Exception as error:
+            raise CallbackFailed(error) from error
+
+    async def _follow_to_the_end(self) -> None:
+        """Follow; raises what a callback raised as it is, with its own cause and context."""
         try:
             await self._keep_following()
+        except CallbackFailed as failed:
+            error = failed.error
+        else:
+            return
+        raise error
+
+    async def _run(self) -> None:
+        try:
+            await self._follow_to_the_end()
         except Exception as error:
             logger.info("watch of %s ended: %s", self._followed, error)
             raise

@@ -8,6 +8,8 @@ import termios
 
 import pytest
 
+from scalable.client import Admin
+from tests.processes import LiveNode
 from tests.tidy.sources import ROOT
 
 OFFLINE = {**os.environ, "SCALABLE_URL": "http://127.0.0.1:1"}
@@ -62,6 +64,50 @@ def _all_of(terminal: int) -> str:
         except OSError:  # the other side is closed: it ended
             pass
     return read.decode()
+
+
+def _as_superuser(node: LiveNode) -> dict[str, str]:
+    return {**OFFLINE, "SCALABLE_URL": node.url, "SCALABLE_TOKEN": node.admin_token}
+
+
+@pytest.mark.parametrize("what", ["watch-topics public/default", "watch public/default/full"])
+def test_what_goes_on_ends_when_its_output_is_full(live_node: LiveNode, what: str) -> None:
+    with Admin(live_node.url, live_node.admin_token) as admin:
+        admin.create_topic("topic://public/default/full")
+        done = subprocess.run(
+            f"{sys.executable} -m scalable.cli -o json {what} --for 5m >/dev/full",
+            shell=True,
+            env=_as_superuser(live_node),
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        admin.delete_topic("topic://public/default/full")
+    assert (done.returncode, json.loads(done.stderr)["code"]) == (1, "failed")
+
+
+def test_the_topics_of_a_namespace_end_with_their_reader(live_node: LiveNode) -> None:
+    """As `watch-topics ... | head -1`, with the next change."""
+    words = [sys.executable, "-m", "scalable.cli", "-o", "json", "watch-topics", "public/default"]
+    with (
+        Admin(live_node.url, live_node.admin_token) as admin,
+        subprocess.Popen(
+            words, env=_as_superuser(live_node), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as watching,
+    ):
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        assert "added" in json.loads(watching.stdout.readline())
+        watching.stdout.close()
+        admin.create_topic("topic://public/default/nobody-reads-of-it")
+        try:
+            assert watching.wait(timeout=30) == 1
+        finally:
+            watching.kill()
+            admin.delete_topic("topic://public/default/nobody-reads-of-it")
+        assert watching.stderr.read() == b"", "whoever has read enough knows it"
 
 
 def test_an_error_of_a_file_is_none_of_the_output() -> None:
