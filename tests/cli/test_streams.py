@@ -15,8 +15,8 @@ from tests.tidy.sources import ROOT
 OFFLINE = {**os.environ, "SCALABLE_URL": "http://127.0.0.1:1"}
 
 
-def _run(words: str, redirection: str) -> subprocess.CompletedProcess[str]:
-    shell = f"{sys.executable} -m scalable.cli {words} {redirection}"
+def _run(words: str, redirection: str, setting: str = "") -> subprocess.CompletedProcess[str]:
+    shell = f"{setting} {sys.executable} -m scalable.cli {words} {redirection}"
     return subprocess.run(
         shell, shell=True, env=OFFLINE, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
@@ -37,8 +37,16 @@ def test_without_an_input_nothing_is_confirmed(what: str) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (130, False)
 
 
-def test_a_closed_error_stream_leaves_the_status() -> None:
-    assert _run("list public/default", "2>&-").returncode == 3
+@pytest.mark.parametrize("redirection", ["2>&-", "2>/dev/full"])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_an_error_stream_that_takes_nothing_leaves_the_status(redirection: str, encoding: str) -> None:
+    named = f"PYTHONIOENCODING={encoding}"
+    for words, status in (("list public/default", 3), ("no-such-command", 2), ("--version", 0)):
+        assert _run(words, redirection, named).returncode == status
+    assert _run("-o json --help", f">/dev/full {redirection}", named).returncode == 1
+
+
+def test_closed_streams_leave_the_status() -> None:
     assert _run("list public/default", "<&- >&- 2>&-").returncode == 3
 
 
@@ -159,4 +167,5 @@ def test_whoever_has_ctrl_c_ignored_is_left_alone() -> None:
 def test_who_finds_nobody_is_told_what_it_may_lack() -> None:
     done = _run("-o json list public/default", "")
     hint = json.loads(done.stderr)["hint"]
-    assert all(name in hint for name in ("SCALABLE_URL", "SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY"))
+    tls = ("SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY")
+    assert all(name in hint for name in ("SCALABLE_URL", *tls))
