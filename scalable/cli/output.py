@@ -121,7 +121,8 @@ def _unreachable(error: ConnectionLost) -> dict[str, Any]:
         "reason": f"No node answers: {error}.",
         "fields": {},
         "hint": "Is the product running, and is --url (SCALABLE_URL) its address? "
-        "By https it may want a certificate (SCALABLE_TLS_CERT, SCALABLE_TLS_KEY).",
+        "By https it may want a certificate (SCALABLE_TLS_CERT, SCALABLE_TLS_KEY), or have its own from an "
+        "authority that this machine does not know (SCALABLE_TLS_CA).",
     }
 
 

@@ -167,5 +167,5 @@ def test_whoever_has_ctrl_c_ignored_is_left_alone() -> None:
 def test_who_finds_nobody_is_told_what_it_may_lack() -> None:
     done = _run("-o json list public/default", "")
     hint = json.loads(done.stderr)["hint"]
-    tls = ("SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY")
+    tls = ("SCALABLE_TLS_CA", "SCALABLE_TLS_CERT", "SCALABLE_TLS_KEY")
     assert all(name in hint for name in ("SCALABLE_URL", *tls))
