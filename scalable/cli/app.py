@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-INTERRUPTED = 130
+from scalable.cli.statuses import INTERRUPTED
 
 
 def main() -> None:

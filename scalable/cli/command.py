@@ -32,8 +32,9 @@ from scalable.cli import (
     watch,
     watch_topics,
 )
-from scalable.cli.output import INTERRUPTED, Output, report, report_mistake
+from scalable.cli.output import Output, report, report_mistake
 from scalable.cli.session import DEFAULT_URL, Session, default_config_file, find_token, read_config
+from scalable.cli.statuses import INTERRUPTED
 from scalable.cli.streams import OutputFailed
 from scalable.client import ConnectionLost
 from scalable.domain.errors import ScalableError

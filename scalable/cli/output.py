@@ -12,10 +12,10 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from scalable.cli.statuses import NO_ACCESS, REFUSED, UNREACHABLE
 from scalable.client import ConnectionLost
 from scalable.domain.errors import Forbidden, ScalableError, Unauthenticated
 
-REFUSED, USAGE, UNREACHABLE, NO_ACCESS, INTERRUPTED = 1, 2, 3, 4, 130
 PIPE_WIDTH = 240
 """Columns where the output is no terminal: nothing is cut that a script could want."""
 

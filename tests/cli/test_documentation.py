@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 from launch.process import ManagedProcess
+from scalable.cli import statuses
 from tests.cli.conftest import Command
 from tests.cli.shell import ID, PAGE, block_of, run_block
 from tests.processes import LiveNode
+from tests.tidy.sources import ROOT
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STEP = re.compile(r"^\$ scalable-topics (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -33,6 +37,19 @@ def test_the_commands_for_tokens_can_be_pasted(live_node: LiveNode, tmp_path: Pa
     assert [revoked] == holds, "the newest of the role"
     assert (folder / "orders-app.token").exists()
     assert (folder / "audit.jsonl").exists()
+
+
+def test_the_page_names_every_exit_status() -> None:
+    named = {int(status) for status in re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.MULTILINE)}
+    assert named == {0, *(value for value in vars(statuses).values() if isinstance(value, int))}
+
+
+def test_an_exit_status_can_be_had_before_anything_is_loaded() -> None:
+    program = "import sys; had = {*sys.modules}; import scalable.cli.statuses; print(*{*sys.modules} - had)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert set(loaded.stdout.split()) == {"scalable", "scalable.cli", "scalable.cli.statuses"}
 
 
 def test_no_id_on_the_page_is_made_up() -> None:
