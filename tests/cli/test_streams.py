@@ -124,9 +124,11 @@ def test_an_error_of_a_file_is_none_of_the_output() -> None:
     assert (done.returncode, error["code"], "written" in error["reason"]) == (1, "failed", False)
 
 
-ALLOWED_TO_BE_INTERRUPTED = """
+INTERRUPTED_AT_AN_IMPORT = """
 import os, signal, sys
 from importlib.abc import MetaPathFinder
+
+signal.signal(signal.SIGINT, signal.{handler})  # whatever these tests inherited
 
 class Interrupting(MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
@@ -143,7 +145,7 @@ main()
     "name", ["click", "scalable.client", "websockets", "rich.live", "scalable.cli.watch"]
 )
 def test_ctrl_c_while_it_is_being_imported_ends_it_without_a_word(name: str) -> None:
-    program = ALLOWED_TO_BE_INTERRUPTED.format(name=name)
+    program = INTERRUPTED_AT_AN_IMPORT.format(name=name, handler="default_int_handler")
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
@@ -151,10 +153,9 @@ def test_ctrl_c_while_it_is_being_imported_ends_it_without_a_word(name: str) -> 
 
 
 def test_whoever_has_ctrl_c_ignored_is_left_alone() -> None:
-    program = ALLOWED_TO_BE_INTERRUPTED.format(name="scalable.client")
-    ignoring = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + program
+    program = INTERRUPTED_AT_AN_IMPORT.format(name="scalable.client", handler="SIG_IGN")
     done = subprocess.run(
-        [sys.executable, "-c", ignoring, "--version"],
+        [sys.executable, "-c", program, "--version"],
         cwd=ROOT,
         capture_output=True,
         text=True,
