@@ -15,6 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 BLOCK = re.compile(r"^```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
+OF_THE_DEVELOPER = frozenset({"SCALABLE_TOKEN", "SCALABLE_TOKEN_FILE", "SCALABLE_CONFIG"})
+
 
 def block_of(group: str) -> str:
     """Give the block that takes ids from a group of commands."""
@@ -26,8 +28,13 @@ def block_of(group: str) -> str:
     return str(found)
 
 
-def run_block(block: str, node: LiveNode, *, folder: Path, token_file: Path) -> str:
-    """Run a block as a user would who pastes it, and give what it prints; no command of it may fail."""
+def run_block(
+    block: str, node: LiveNode, *, folder: Path, token_file: Path, timeout_seconds: float = 480.0
+) -> str:
+    """Run a block as a user would who pastes it, and give what it prints; no command of it may fail.
+
+    The time is to be less than the test's own. What whoever runs the tests has set is left out.
+    """
     if shutil.which("jq") is None:
         pytest.skip("no jq")
     token_file.write_text(node.admin_token + "\n")
@@ -37,13 +44,15 @@ def run_block(block: str, node: LiveNode, *, folder: Path, token_file: Path) -> 
         ["bash", "-euo", "pipefail", "-c", block],
         cwd=folder,
         env={
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name not in OF_THE_DEVELOPER},
             "PATH": path,
+            "XDG_CONFIG_HOME": str(token_file.parent / "none"),
             "SCALABLE_URL": node.url,
             "SCALABLE_TOKEN_FILE": str(token_file),
         },
         capture_output=True,
         text=True,
+        timeout=timeout_seconds,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from launch.process import ManagedProcess
 from scalable.cli import statuses
 from tests.cli.conftest import Command
@@ -29,9 +31,15 @@ def test_every_command_prints_what_the_page_says(
         assert result.out + result.err == expected, line
 
 
-def test_the_commands_for_tokens_can_be_pasted(live_node: LiveNode, tmp_path: Path) -> None:
+def test_the_commands_for_tokens_can_be_pasted(
+    live_node: LiveNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALABLE_TOKEN", "of whoever runs the tests")
+    monkeypatch.setenv("SCALABLE_CONFIG", "of-whoever-runs-the-tests.toml")
     (folder := tmp_path / "here").mkdir()
-    printed = run_block(block_of("tokens"), live_node, folder=folder, token_file=tmp_path / "token")
+    printed = run_block(
+        block_of("tokens"), live_node, folder=folder, token_file=tmp_path / "token", timeout_seconds=200
+    )
     (revoked,) = re.findall(r"^revoked (\S+)$", printed, re.MULTILINE)
     holds = re.findall(r"^\S+ holds (\S+) for orders-app$", printed, re.MULTILINE)
     assert [revoked] == holds, "the newest of the role"
