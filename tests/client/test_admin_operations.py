@@ -4,6 +4,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -16,6 +17,7 @@ from scalable.domain.errors import InvalidName
 NAMESPACE, TOPIC, SUBSCRIPTION = "t/n", "topic://t/n/x", "s"
 SEGMENT = "segment://t/n/x/0000-ffff-0"
 NODE = "00000000-0000-4000-8000-000000000001"
+TODAY = datetime.now(UTC).date().isoformat()
 BODY = (
     b'{"operations": [], "decisions": [], "tiles": [], "subscriptions": [], "messages": [], "tokens": [], '
     b'"events": [], "segments": [], "nodes": [], "topics": [], "jobs": []}'
@@ -98,7 +100,7 @@ CALLS: dict[str, Call] = {
     "getNodes": lambda admin: admin.nodes(),
     "getLedTopics": lambda admin: admin.topics_led(NODE),
     "getJobs": lambda admin: admin.jobs(kind="compact"),
-    "postJobs": lambda admin: admin.start_job("compact", {"before": "2026-11-28"}),
+    "postJobs": lambda admin: admin.start_job("compact", {"before": TODAY}),
     "getJob": lambda admin: admin.job(NODE),
     "postCancelJob": lambda admin: admin.cancel_job(NODE),
     "getJobFile": lambda admin: admin.job_file(NODE, "report.html"),

@@ -39,4 +39,4 @@ CLIENTS: dict[str, Callable[[str], Any]] = {
 async def test_who_finds_nobody_tells_the_last_failure(kind: str) -> None:
     client = CLIENTS[kind](f"http://127.0.0.1:{free_port()}")
     with pytest.raises(ConnectionLost, match=r"[Cc]onnect"):
-        await client.start(0.3)
+        await client.start(2)
