@@ -62,6 +62,10 @@ class ConsumeLink:
         self._changed = changed
         self._wake = asyncio.Event()
         self._backoff = Backoff()
+        self._attachments: dict[BucketKey, OwnedSegment] = {}
+        """What the socket was told to deliver and did not say yet that it ended."""
+        self._leaving: set[BucketKey] = set()
+        """What of these it was told to end."""
 
     @property
     def url(self) -> str:
@@ -77,7 +81,19 @@ class ConsumeLink:
         await keep_running(self._session, backoff=self._backoff, what=f"consumer {self._consumer}")
 
     def _mine(self) -> list[OwnedSegment]:
-        return [held for held in self._inbox.owned.values() if held.assigned.url.rstrip("/") == self._url]
+        return [held for held in self._inbox.owned.values() if self._is_mine(held)]
+
+    def _is_mine(self, held: OwnedSegment) -> bool:
+        return held.assigned.url.rstrip("/") == self._url
+
+    def _delivers(self, held: OwnedSegment) -> bool:
+        """Tell whether what comes of it is to be taken.
+
+        Of a segment that was named at another node the former attachment goes on until it is ended: two that
+        deliver the same at once would leap over what only one of them had dropped.
+        """
+        is_attached = self._attachments.get(held.key) is held and held.key not in self._leaving
+        return is_attached and held.attached and self._is_mine(held)
 
     async def _session(self) -> None:
         hello = Hello(
@@ -93,6 +109,8 @@ class ConsumeLink:
         try:
             await first_to_end(self._send(connection), self._receive(connection))
         finally:
+            self._attachments.clear()
+            self._leaving.clear()
             for held in self._mine():
                 held.lose_connection()
             self._changed()
@@ -101,10 +119,21 @@ class ConsumeLink:
     async def _send(self, connection: Connection) -> None:
         while True:
             self._wake.clear()
+            for key in self._left_behind():
+                self._leaving.add(key)
+                await connection.send(Detach(segment_id=key.segment_id, bucket=key.bucket))
             for held in self._mine():
                 await self._attend(connection, held)
             await self._wake.wait()
             await asyncio.sleep(ACK_DELAY_SECONDS)
+
+    def _left_behind(self) -> list[BucketKey]:
+        """Give what moved to another node, and what came back before its former attachment had ended."""
+        return [
+            key
+            for key, held in self._attachments.items()
+            if key not in self._leaving and self._inbox.owned.get(key) is held and not self._delivers(held)
+        ]
 
     async def _attend(self, connection: Connection, held: OwnedSegment) -> None:
         if held.refused:
@@ -115,7 +144,7 @@ class ConsumeLink:
         if held.has_gap and held.attached and not held.detaching:
             held.detaching = True
             await connection.send(Detach(segment_id=segment_id, bucket=bucket))
-        elif not (held.releasing or held.attached):
+        elif not (held.releasing or held.attached or self._attachments.get(held.key) is held):
             await self._attach(connection, held)
         elif (
             held.attached and not held.has_gap and (permits := held.take_permits(self._prefetch.per_segment))
@@ -124,6 +153,7 @@ class ConsumeLink:
 
     async def _attach(self, connection: Connection, held: OwnedSegment) -> None:
         held.attached = True
+        self._attachments[held.key] = held
         permits = held.first_permits(self._prefetch.per_segment)
         segment_id, bucket = held.key
         await connection.send(
@@ -140,7 +170,7 @@ class ConsumeLink:
         while True:
             frame = await connection.receive()
             if isinstance(frame, Delivery):
-                self._inbox.deliver(frame)
+                self._on_delivery(frame)
             elif isinstance(frame, ErrorFrame):
                 self._on_error(frame)
             elif isinstance(frame, Acked | Detached | Skipped | EndOfSegment):
@@ -150,19 +180,34 @@ class ConsumeLink:
             self.wake()
             self._changed()
 
+    def _on_delivery(self, delivery: Delivery) -> None:
+        held = self._inbox.owned.get(BucketKey(delivery.segment_id, delivery.bucket))
+        if held is not None and self._delivers(held):
+            self._inbox.deliver(delivery)
+
     def _on_progress(self, frame: Acked | Detached | Skipped | EndOfSegment) -> None:
-        held = self._inbox.owned.get(BucketKey(frame.segment_id, frame.bucket))
+        key = BucketKey(frame.segment_id, frame.bucket)
+        held = self._inbox.owned.get(key)
+        delivers = held is not None and self._delivers(held)
+        if isinstance(frame, Detached):
+            self._end_attachment(key, frame.generation)
         if held is None or frame.generation != held.generation:
             return  # it speaks of a former ownership: the controller's socket was faster
         match frame:
             case Acked():
                 held.on_acked(frame)
-            case Detached():
+            case Detached() if delivers:
                 held.end_attachment()
-            case Skipped():
+            case Skipped() if delivers:
                 held.skip_to(frame.position)
-            case EndOfSegment():
+            case EndOfSegment() if delivers:
                 held.skip_to(frame.end_offset)
+
+    def _end_attachment(self, key: BucketKey, generation: int) -> None:
+        attached = self._attachments.get(key)
+        if attached is not None and attached.generation == generation:
+            del self._attachments[key]
+            self._leaving.discard(key)
 
     def _on_error(self, frame: ErrorFrame) -> None:
         error = error_of(frame)
@@ -175,7 +220,7 @@ class ConsumeLink:
         elif isinstance(error, GenerationSuperseded) and error.generation >= held.generation:
             # The assignment that says so is on its way; nothing that waits may be handed out any more.
             self._inbox.forget(held.key)
-        else:
+        elif self._is_mine(held):  # else it is of the node that served the segment before
             level = logging.INFO if isinstance(error, SegmentNotOwned) else logging.WARNING
             logger.log(level, "consumer %s, segment %s: %s", self._consumer, held.segment_id, error)
             held.suspend()
