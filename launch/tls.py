@@ -2,6 +2,7 @@
 
 import ssl
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class Tls:
         if self.key.stat().st_mode & 0o077:
             raise LaunchError(f"the key {self.key} can be read by others", f"chmod 600 {self.key}")
         self.name_for(host)
+        _check_time(self.cert, datetime.now(UTC))
 
     @property
     def server_options(self) -> tuple[str, ...]:
@@ -82,10 +84,19 @@ class Tls:
         }
 
 
+def _check_time(cert: Path, now: datetime) -> None:
+    first, last = _read(cert).not_valid_before_utc, _read(cert).not_valid_after_utc
+    if not first <= now <= last:
+        raise LaunchError(f"the certificate {cert} is valid from {first} to {last} alone", "renew it")
+
+
+def _read(cert: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificates(cert.read_bytes())[0]
+
+
 def _names_of(cert: Path) -> x509.SubjectAlternativeName:
-    (certificate, *_) = x509.load_pem_x509_certificates(cert.read_bytes())
     try:
-        return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return _read(cert).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return x509.SubjectAlternativeName([])
 

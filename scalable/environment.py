@@ -135,14 +135,15 @@ def secret(name: str) -> str:
 
 def public_key(name: str) -> str:
     """Read a public key (PEM), or the file that `<name>_FILE` names. Raises ImproperlyConfigured."""
-    path = text(f"{name}_FILE")
-    given = text(name)
+    path, given = text(f"{name}_FILE"), text(name)
+    if not path and not given:
+        return ""
+    source = f"{name}_FILE={path}" if path else name
     content = _content(f"{name}_FILE", path) if path else given
     try:
-        if content:
-            load_pem_public_key(content.encode())
+        load_pem_public_key(content.encode())
     except ValueError:
-        raise ImproperlyConfigured(f"{name} cannot be read: it is no public key in PEM") from None
+        raise ImproperlyConfigured(f"{source} cannot be read: it is no public key in PEM") from None
     return content
 
 

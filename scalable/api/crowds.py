@@ -35,6 +35,8 @@ class SharedReads(Generic[K, T]):
         if waiting is None:
             waiting = asyncio.create_task(self._read(key, read, self._running.get(key)))
             self._waiting[key] = waiting
+            # All who asked may have left before it fails: then nobody is told, and nothing is amiss.
+            waiting.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(waiting)
 
     async def _read(self, key: K, read: Callable[[], Awaitable[T]], before: asyncio.Task[T] | None) -> T:

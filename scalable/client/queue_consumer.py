@@ -23,6 +23,7 @@ DEFAULT_PREFETCH_MESSAGES = 200
 MIN_ACK_TIMEOUT_SECONDS = 0.1
 MAX_ACK_TIMEOUT_SECONDS = 12 * 3_600.0
 MAX_DELAY_SECONDS = 7 * 24 * 3_600.0
+MAX_GROWTH = 1_000.0
 
 
 class NegativeAckBackoff(NamedTuple):
@@ -307,8 +308,11 @@ def _check(ack_timeout_seconds: float | None, max_deliveries: int | None) -> Non
 
 def _checked_backoff(backoff: tuple[float, float, float]) -> NegativeAckBackoff:
     found = NegativeAckBackoff(*backoff)
-    if not 0 <= found.min_seconds <= found.max_seconds <= MAX_DELAY_SECONDS or found.multiplier < 1:
-        raise ValueError("negative_ack_backoff is not (shortest, longest, growth), the growth at least 1")
+    in_order = 0 <= found.min_seconds <= found.max_seconds <= MAX_DELAY_SECONDS
+    if not in_order or not 1 <= found.multiplier <= MAX_GROWTH:
+        raise ValueError(
+            "negative_ack_backoff is not (shortest, longest, growth), the growth from 1 to 1,000"
+        )
     return found
 
 

@@ -25,10 +25,10 @@ class Difference:
 
 
 def difference(before: Listed, after: Listed) -> Difference:
-    """What differs between two lists; a topic that was made again is both removed and added."""
+    """What differs between two lists, in order of names; a topic that was made again is removed and added."""
     return Difference(
-        removed=tuple(name for name, life in before.items() if after.get(name) != life),
-        added=tuple(name for name, life in after.items() if before.get(name) != life),
+        removed=tuple(sorted(name for name, life in before.items() if after.get(name) != life)),
+        added=tuple(sorted(name for name, life in after.items() if before.get(name) != life)),
     )
 
 

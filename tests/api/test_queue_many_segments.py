@@ -10,9 +10,11 @@ from django.db import connection, transaction
 
 from launch.sandbox import LiveNode, ProcessFactory
 from scalable.api.executor import WAITING_PER_THREAD
-from scalable.api.sockets.queue_gate import RECHECKS_PER_SECOND, Gates
+from scalable.api.hub import hub, queue_key
+from scalable.api.sockets.queue_gate import RECHECKS_PER_SECOND, Gates, SegmentGate
 from scalable.api.sockets.some_at_once import CALLS_AT_ONCE
 from scalable.domain.subscriptions import SubscriptionType
+from scalable.segments.port import ClaimResult
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import Detached, QueueDetach
 from tests.api.peers import any_keys, ask, batch
@@ -92,6 +94,32 @@ async def test_the_more_segments_a_node_hears_nothing_of_the_more_seldom_it_asks
             joined.enter_context(gates.join(subscription, segment_id))
         assert gates.resync_seconds() == crowd / RECHECKS_PER_SECOND
     assert gates.resync_seconds() == few_seconds == settings.SCALABLE_WATCH_RESYNC_SECONDS
+
+
+async def test_who_is_woken_and_goes_before_its_turn_leaves_the_next_one_awake() -> None:
+    gates, subscription = Gates(), SubscriptionView(1, 1, "q", SubscriptionType.QUEUE, 0, 0)
+    with gates.join(subscription, 0) as gate:
+        await take_turn(gate)  # and find nothing
+        for _ in range(2):
+            first, second = asyncio.create_task(take_turn(gate)), asyncio.create_task(take_turn(gate))
+            await asyncio.sleep(0)
+            hub.fire(queue_key(1, 0))
+            async with asyncio.timeout(settings.SCALABLE_WATCH_RESYNC_SECONDS / 2):
+                await until_woken(gate)
+                first.cancel()
+                await second
+
+
+async def take_turn(gate: SegmentGate) -> None:
+    """Claim of a segment in which nothing is."""
+    async with gate.turn() as turn:
+        turn.result = ClaimResult((), 1, at_end=False, drained=False, next_due_seconds=None)
+
+
+async def until_woken(gate: SegmentGate) -> None:
+    """Wait until who stands first took the news, which is before it had its turn."""
+    while gate._empty:  # noqa: ASYNC110 - nothing tells of this, and each turn of the loop may bring it
+        await asyncio.sleep(0)
 
 
 async def take_from_all(peer: QueuePeer) -> list[Taken]:

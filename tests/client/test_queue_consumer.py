@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -330,6 +331,8 @@ def test_a_program_without_a_loop_consumes_too(live_node: LiveNode, topic: str) 
         {"prefetch_messages": 0},
         {"negative_ack_backoff": (5.0, 1.0, 2.0)},
         {"negative_ack_backoff": (1.0, 5.0, 0.5)},
+        {"negative_ack_backoff": (1.0, 5.0, 1e200)},
+        {"negative_ack_backoff": (1.0, 5.0, math.nan)},
         {"max_deliveries": 1, "dead_letter_topic": "topic://public/default/t"},
     ],
 )

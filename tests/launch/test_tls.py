@@ -49,10 +49,12 @@ class Authority:
         self._certificate = self._sign(name, self._key, ())
         self.file = self._write(f"{name}.pem", self._certificate.public_bytes(Encoding.PEM))
 
-    def issue(self, name: str, *names: x509.GeneralName) -> Issued:
-        """A certificate for these names."""
+    def issue(
+        self, name: str, *names: x509.GeneralName, later: datetime.timedelta = datetime.timedelta()
+    ) -> Issued:
+        """A certificate for these names, for a day before and after what is so much later than now."""
         key = ec.generate_private_key(ec.SECP256R1())
-        certificate = self._sign(name, key, names)
+        certificate = self._sign(name, key, names, later=later)
         private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         return Issued(
             self._write(f"{self._name}-{name}.pem", certificate.public_bytes(Encoding.PEM)),
@@ -60,9 +62,14 @@ class Authority:
         )
 
     def _sign(
-        self, name: str, key: ec.EllipticCurvePrivateKey, names: tuple[x509.GeneralName, ...]
+        self,
+        name: str,
+        key: ec.EllipticCurvePrivateKey,
+        names: tuple[x509.GeneralName, ...],
+        *,
+        later: datetime.timedelta = datetime.timedelta(),
     ) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
+        now = datetime.datetime.now(datetime.UTC) + later
         subject, issuer = (
             x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (name, self._name)
         )
@@ -164,3 +171,12 @@ def test_what_cannot_be_used_is_said_before_anything_starts(
     assert commands.main([*arguments, "--tls-key", str(node.key)]) == 1
     assert "can be read by others" in capsys.readouterr().err
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("days", [-2, 2])
+def test_a_certificate_out_of_its_time_is_told_before_anything_starts(
+    authority: Authority, days: int
+) -> None:
+    node = authority.issue("node", *LOCAL, later=datetime.timedelta(days=days))
+    with pytest.raises(LaunchError, match=r"is valid from .* to .* alone"):
+        Tls(node.cert, node.key).check()

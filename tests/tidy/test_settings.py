@@ -276,3 +276,12 @@ def ignored(monkeypatch: pytest.MonkeyPatch, **environment: str) -> list[str]:
     told = load(monkeypatch, **environment)["SCALABLE_IGNORED_NAMES"]
     assert isinstance(told, list)
     return told
+
+
+@pytest.mark.parametrize(("content", "said"), [("", "is no public key"), ("junk", "is no public key")])
+def test_a_file_that_is_no_public_key_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: str, said: str
+) -> None:
+    (file := tmp_path / "key.pem").write_text(content)
+    with pytest.raises(ImproperlyConfigured, match=rf"^SCALABLE_TOKEN_PUBLIC_KEY_FILE={file} .*{said}"):
+        load(monkeypatch, SCALABLE_TOKEN_PUBLIC_KEY_FILE=str(file))

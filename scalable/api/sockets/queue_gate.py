@@ -78,6 +78,7 @@ class SegmentGate:
         if not self._empty:
             return
         await self._watch.wait(self._pause_seconds())
+        self._empty = False  # what woke this one wakes nobody else, should its turn be cancelled
         await asyncio.sleep(self._asked_at + COALESCING_SECONDS - _now())
 
     def _pause_seconds(self) -> float:

@@ -117,17 +117,21 @@ class QueueReader:
 
     async def _call_claim(self, max_messages: int) -> ClaimResult:
         held_before, self._may_hold = self._may_hold, True
-        result = await node.call(
-            queues.claim,
-            topic=self._context.topic,
-            subscription=self._context.subscription,
-            segment_id=self.segment_id,
-            consumer=self._context.consumer,
-            session=self.session,
-            max_messages=max_messages,
-            max_bytes=PAGE_BYTES,
-            lease_seconds=self.lease_seconds,
-        )
+        try:
+            result = await node.call(
+                queues.claim,
+                topic=self._context.topic,
+                subscription=self._context.subscription,
+                segment_id=self.segment_id,
+                consumer=self._context.consumer,
+                session=self.session,
+                max_messages=max_messages,
+                max_bytes=PAGE_BYTES,
+                lease_seconds=self.lease_seconds,
+            )
+        except TooManyRequests:  # nothing was begun
+            self._may_hold = held_before
+            raise
         self._may_hold = held_before or bool(result.batches)
         return result
 
