@@ -85,7 +85,8 @@ class Tls:
 
 
 def _check_time(cert: Path, now: datetime) -> None:
-    first, last = _read(cert).not_valid_before_utc, _read(cert).not_valid_after_utc
+    certificate = _read(cert)
+    first, last = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     if not first <= now <= last:
         raise LaunchError(f"the certificate {cert} is valid from {first} to {last} alone", "renew it")
 
