@@ -92,8 +92,7 @@ class ConsumeLink:
         Of a segment that was named at another node the former attachment goes on until it is ended: two that
         deliver the same at once would leap over what only one of them had dropped.
         """
-        is_attached = self._attachments.get(held.key) is held and held.key not in self._leaving
-        return is_attached and held.attached and self._is_mine(held)
+        return self._is_attached(held) and held.attached and self._is_mine(held)
 
     async def _session(self) -> None:
         hello = Hello(
@@ -119,27 +118,34 @@ class ConsumeLink:
     async def _send(self, connection: Connection) -> None:
         while True:
             self._wake.clear()
-            for key in self._left_behind():
-                self._leaving.add(key)
-                await connection.send(Detach(segment_id=key.segment_id, bucket=key.bucket))
+            for held in list(self._attachments.values()):
+                if self._is_left_behind(held):
+                    self._leaving.add(held.key)
+                    await connection.send(Detach(segment_id=held.segment_id, bucket=held.key.bucket))
             for held in self._mine():
                 await self._attend(connection, held)
             await self._wake.wait()
             await asyncio.sleep(ACK_DELAY_SECONDS)
 
-    def _left_behind(self) -> list[BucketKey]:
-        """Give what moved to another node, and what came back before its former attachment had ended."""
-        return [
-            key
-            for key, held in self._attachments.items()
-            if key not in self._leaving and self._inbox.owned.get(key) is held and not self._delivers(held)
-        ]
+    def _is_left_behind(self, held: OwnedSegment) -> bool:
+        """Tell whether it moved to another node, or came back before its former attachment had ended."""
+        return self._is_attached(held) and self._is_owned(held) and not self._delivers(held)
+
+    def _is_attached(self, held: OwnedSegment) -> bool:
+        return self._attachments.get(held.key) is held and held.key not in self._leaving
+
+    def _is_owned(self, held: OwnedSegment) -> bool:
+        return self._inbox.owned.get(held.key) is held
+
+    def _serves(self, held: OwnedSegment) -> bool:
+        """Tell whether it is still to be read here: while a frame waits for room, assignments come."""
+        return self._is_owned(held) and self._is_mine(held) and not held.refused
 
     async def _attend(self, connection: Connection, held: OwnedSegment) -> None:
-        if held.refused:
-            return
-        while (ack := held.next_ack()) is not None:
+        while self._serves(held) and (ack := held.next_ack()) is not None:
             await connection.send(ack)
+        if not self._serves(held):
+            return
         segment_id, bucket = held.key
         if held.has_gap and held.attached and not held.detaching:
             held.detaching = True
@@ -154,6 +160,7 @@ class ConsumeLink:
     async def _attach(self, connection: Connection, held: OwnedSegment) -> None:
         held.attached = True
         self._attachments[held.key] = held
+        self._leaving.discard(held.key)  # what ends is of a former ownership, which its generation tells
         permits = held.first_permits(self._prefetch.per_segment)
         segment_id, bucket = held.key
         await connection.send(

@@ -123,7 +123,7 @@ def _pairs(properties: object) -> dict[str, str]:
 def _check_time(event_time_ms: object) -> None:
     if not isinstance(event_time_ms, SupportsIndex):
         raise BatchInvalid(problem=f"its event time {event_time_ms!r} is no whole number of milliseconds")
-    if not -MAX_TIME_MS <= index(event_time_ms) <= MAX_TIME_MS:
+    if not -MAX_TIME_MS - 1 <= index(event_time_ms) <= MAX_TIME_MS:
         raise BatchInvalid(problem=f"its event time {event_time_ms} is beyond what 64 bits hold")
 
 

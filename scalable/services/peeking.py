@@ -82,9 +82,14 @@ def _messages(subscription: SubscriptionView, one: SegmentBacklog, look: Look) -
     standings = one.standings or (Standing(one.position),)
     for begin, end in _gaps(key, subscription, one):
         for batch in look.batches(key, begin, before=end):
-            header = decode_header(batch.payload)
-            for offset, record in pending_in(batch, one.segment, standings):
-                if record is not None and begin <= offset < end:
+            found = [
+                (offset, record)
+                for offset, record in pending_in(batch, one.segment, standings)
+                if record is not None and begin <= offset < end
+            ]
+            if found:  # else even the header may be one that nobody can read
+                header = decode_header(batch.payload)
+                for offset, record in found:
                     yield PeekedMessage(
                         key.segment_id, offset, record, header.published_at_ms, header.deliver_at_ms
                     )

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping
 MAX_TEXT_BYTES = 65_535
 """In UTF-8: the batch format has two bytes for the length (docs/batch-format.md)."""
 
+NAMED_CHARACTERS = 100
+"""An error names a property by so much of its name, which may be as long as any text."""
+
 
 def first_problem(texts: Iterable[tuple[str | None, Mapping[str, str]]]) -> str | None:
     """Name the first text that is too long, of (key, properties) of each record; None when none is."""
@@ -12,7 +15,8 @@ def first_problem(texts: Iterable[tuple[str | None, Mapping[str, str]]]) -> str 
         if key is not None and (problem := too_long("a key", key)):
             return problem
         for name, value in properties.items():
-            problem = too_long("a property's name", name) or too_long(f"the property {name!r}", value)
+            what = f"the property {name[:NAMED_CHARACTERS]!r}"
+            problem = too_long("a property's name", name) or too_long(what, value)
             if problem:
                 return problem
     return None

@@ -175,6 +175,13 @@ def test_the_answers_of_others_do_not_make_room(rest: Rest, monkeypatch: pytest.
     assert "theirs" in kept_keys()
 
 
+def test_two_keys_are_no_key(live_node: LiveNode) -> None:
+    headers = [*live_node.headers.items(), ("Idempotency-Key", "one"), ("Idempotency-Key", "two")]
+    answer = httpx.put(f"{live_node.url}{PATH}", json={}, headers=headers, trust_env=False)
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_parameter")
+    assert httpx.get(f"{live_node.url}{PATH}", headers=live_node.headers).status_code == 404
+
+
 def test_of_two_at_once_one_is_done(live_node: LiveNode) -> None:
     answers: list[httpx.Response] = []
 

@@ -274,6 +274,14 @@ def test_a_form_is_no_json(rest: Rest) -> None:
     assert refusal == (415, "unreadable_body")
 
 
+@pytest.mark.parametrize("charset", ["utf-16", "latin-1", "us-ascii", "none-such"])
+def test_json_is_in_utf_8(rest: Rest, charset: str) -> None:
+    path = f"{NAMESPACE}/x"
+    refusal = rest.refused("PUT", path, b"{}", Content_Type=f"application/json; charset={charset}")
+    assert refusal == (415, "unreadable_body")
+    assert rest.call("PUT", path, b"{}", Content_Type='application/json; charset="UTF-8"').status_code == 204
+
+
 def test_a_body_beyond_the_limit(rest: Rest) -> None:
     refusal = rest.refused("PUT", f"{NAMESPACE}/x", b" " * (8 * 1024 * 1024 + 1))
     assert refusal == (413, "message_too_large")

@@ -77,6 +77,7 @@ async def test_a_former_ownership_says_nothing_of_the_present_one(
     inbox.apply(assignment(assigned(0, generation=2), generation=2))  # a seek to the beginning
     held = inbox.owned[BucketKey(0)]
     held.attached = True
+    link._attachments[held.key] = held
 
     if isinstance(late, ErrorFrame):
         link._on_error(late)
@@ -84,6 +85,7 @@ async def test_a_former_ownership_says_nothing_of_the_present_one(
         link._on_progress(late)
 
     assert (inbox.owned[BucketKey(0)] is held, held.attached, held.refused) == (True, True, False)
+    assert link._delivers(held)
     assert not caplog.records, "every hand-over leaves such frames behind: nobody is told of them"
     inbox.deliver(delivery(0, 5, generation=2))
     again = take(inbox)

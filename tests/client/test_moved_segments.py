@@ -62,9 +62,10 @@ class Roaming:
             changed=self._changed.set,
         )
 
-    def move_to(self, node: int) -> None:
+    def move_to(self, node: int, *, generation: int = 1) -> None:
         """Hear from the controller that the segment is at this node."""
-        self.inbox.apply(assignment(msgspec.structs.replace(assigned(0), url=self.urls[node])))
+        segment = msgspec.structs.replace(assigned(0, generation=generation), url=self.urls[node])
+        self.inbox.apply(assignment(segment))
         for link in self.links:
             link.wake()
 
@@ -132,6 +133,43 @@ async def test_a_segment_that_comes_back_is_attached_anew_behind_the_end_of_the_
         await one.send(encode_delivery(delivery(2, 4)))
         await consumer.until_received(6)
         assert offsets(take(consumer.inbox)) == [0, 1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("owning", KINDS.values(), ids=KINDS)
+async def test_who_owns_it_anew_at_the_former_node_need_not_wait_for_the_end_there(owning: Owning) -> None:
+    async with roaming(owning) as (one, other, consumer):
+        consumer.move_to(1)
+        assert await one.receive() == DETACH
+        assert isinstance(await other.receive(), Attach)
+        consumer.move_to(0, generation=2)  # a seek, and a leader that came back, in one push
+        attach = await one.receive()
+        assert isinstance(attach, Attach)
+        assert attach.generation == 2
+        await one.send(DETACHED, encode_delivery(delivery(0, 2, generation=2)))
+        await consumer.until_received(2)
+        assert offsets(take(consumer.inbox)) == [0, 1]
+
+
+class Slow:
+    """A connection that waits for room, while the controller names the segment at the other node."""
+
+    def __init__(self, consumer: Roaming) -> None:
+        self._consumer, self.sent = consumer, list[object]()
+
+    async def send(self, frame: object) -> None:
+        self.sent.append(frame)
+        self._consumer.move_to(1)
+
+
+async def test_what_moves_while_a_frame_waits_for_room_is_not_attached_at_the_former_node() -> None:
+    consumer = Roaming(["http://one", "http://other"], OwnedSegment)
+    consumer.inbox.deliver(delivery(0, 2))
+    take(consumer.inbox)
+    consumer.inbox.acknowledge(0, 2)
+    slow, held = Slow(consumer), consumer.inbox.owned[BucketKey(0)]
+    await consumer.links[0]._attend(slow, held)  # type: ignore[arg-type]
+    assert slow.sent == [Ack(segment_id=0, generation=1, position=2)]
+    assert not held.attached
 
 
 async def test_an_error_of_the_former_node_does_not_hold_up_the_next_one() -> None:

@@ -80,6 +80,12 @@ UNWRITABLE: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "a time that is nothing": ("k", b"v", {"event_time_ms": None}),
     "a time of no whole number": ("k", b"v", {"event_time_ms": 0.0}),
     "a time that is too late": ("k", b"v", {"event_time_ms": 2**63}),
+    "a time that is too early": ("k", b"v", {"event_time_ms": -(2**63) - 1}),
+    "a property that is too long under a long name": (
+        "k",
+        b"v",
+        {"properties": {"n" * 65_535: "x" * 65_536}},
+    ),
     "half a sequence": ("k", b"v", {"sequence": 1.5}),
     "a time without its zone": ("k", b"v", {"deliver_at": datetime(2030, 1, 1)}),
 }
@@ -94,11 +100,16 @@ async def test_what_cannot_be_written_is_refused_alone_and_harms_no_other(
             with pytest.raises(BatchInvalid) as refused:
                 await producer.send(key, value, **options)
             assert "format requires" not in str(refused.value), "the words of a library"
+            assert len(str(refused.value)) < 1_000, "an error is read by people"
             await neighbour
         octets: Any = memoryview(b"octets of any kind")
         await producer.send("k", octets)
+        for extreme in (-(2**63), 2**63 - 1):
+            await producer.send("k", b"a time", event_time_ms=extreme)
     stored = await asyncio.to_thread(stored_records, admin, topic)
-    assert [each.value.decode() for each in stored] == [*UNWRITABLE, "octets of any kind"]
+    values = [each.value.decode() for each in stored]
+    assert values == [*UNWRITABLE, "octets of any kind", "a time", "a time"]
+    assert [each.event_time_ms for each in stored[-2:]] == [-(2**63), 2**63 - 1]
 
 
 async def test_texts_of_every_length_that_is_possible_arrive(

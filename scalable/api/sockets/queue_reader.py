@@ -111,8 +111,7 @@ class QueueReader:
                 await asyncio.sleep(error.retry_after_seconds)
             except asyncio.CancelledError:
                 # The thread cannot be stopped: what it claims must be there before it is given back.
-                with suppress(Exception):
-                    await claiming
+                await _ended(claiming)
                 raise
 
     async def _call_claim(self, max_messages: int) -> ClaimResult:
@@ -166,3 +165,10 @@ class QueueReader:
             messages=count,
             size=len(batch.payload),
         )
+
+
+async def _ended(work: asyncio.Future[ClaimResult]) -> None:
+    """Wait for its end, whichever that is, and however often the one who waits is cancelled."""
+    while not work.done():
+        with suppress(Exception, asyncio.CancelledError):
+            await asyncio.shield(work)

@@ -8,6 +8,7 @@ from time import monotonic
 
 from scalable.api.node import node
 from scalable.api.sampler import sampler
+from scalable.domain.errors import BatchInvalid
 from scalable.domain.keyspace import HashRange
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import BucketKey
@@ -166,8 +167,7 @@ class SegmentReader:
         first, end = max(self._offset, batch.base_offset), batch.base_offset + batch.count
         payload, count = batch.payload, end - first
         if self._bucket_range is not None:
-            cut = cut_batch(batch.payload, self._bucket_range, base_offset=batch.base_offset)
-            payload, count = (cut.payload, cut.count) if cut is not None else (b"", 0)
+            payload, count = _cut(batch, self._bucket_range)
         if count:
             segment_id, bucket = self.key
             delivery = Delivery(segment_id, self.generation, batch.base_offset, first, payload, bucket)
@@ -183,3 +183,15 @@ class SegmentReader:
 
     async def _send(self, frame: Frame) -> None:
         await self._context.deliver(encode(frame))
+
+
+def _cut(batch: StoredBatch, bucket_range: HashRange) -> tuple[bytes, int]:
+    """Give what of a batch is delivered to a bucket, and what it costs.
+
+    One with a header that cannot be read is delivered whole: its consumer meets it and ends with the reason.
+    """
+    try:
+        cut = cut_batch(batch.payload, bucket_range, base_offset=batch.base_offset)
+    except BatchInvalid:
+        return batch.payload, batch.count
+    return (b"", 0) if cut is None else (cut.payload, cut.count)

@@ -124,10 +124,10 @@ def body_of(request: Request, shape: type[_Shape], *, default: _Shape | None = N
 
 
 def require_json(request: Request) -> None:
-    """Refuse a body that says it is something else than JSON, as a form of another site would."""
-    content_type = str(request._request.content_type)
-    if content_type not in {JSON_TYPE, ""}:
-        raise UnsupportedMediaType(content_type)
+    """Refuse a body that says it is something else than JSON in UTF-8, as a form of another site would."""
+    content_type, parameters = request._request.content_type, request._request.content_params or {}
+    if content_type not in {JSON_TYPE, ""} or parameters.get("charset", "utf-8").lower() != "utf-8":
+        raise UnsupportedMediaType(request._request.META.get("CONTENT_TYPE", ""))
 
 
 def topic_of(path: Mapping[str, str]) -> TopicName:

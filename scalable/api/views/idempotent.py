@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from rest_framework.utils.encoders import JSONEncoder
 
 from scalable.api.authentication import subject_of
-from scalable.domain.errors import TooManyRequests
+from scalable.domain.errors import InvalidParameter, TooManyRequests
 from scalable.services import idempotency
 from scalable.store.idempotency import KeptRequest
 
@@ -34,7 +34,7 @@ class Replay(Exception):
 
 def begin(request: Request) -> int | None:
     """Take the key that a request came with, if any; raises Replay, and why a key is refused."""
-    key = request.headers.get(HEADER)
+    key = _key_of(request)
     if key is None:
         return None
     begun = idempotency.begin(role=subject_of(request).role, key=key, fingerprint=_fingerprint(request))
@@ -42,6 +42,17 @@ def begin(request: Request) -> int | None:
         raise Replay(begun)
     idempotency.work_on(begun, key=key)
     return begun
+
+
+def _key_of(request: Request) -> str | None:
+    """Read the header; Django would join several of it to one text, which is the key of no request."""
+    key = request.headers.get(HEADER)
+    scope = getattr(
+        request._request, "scope", {"headers": ()}
+    )  # a request of another server than ASGI's has none
+    if sum(name == HEADER.lower().encode() for name, _ in scope["headers"]) > 1:
+        raise InvalidParameter(parameter=HEADER, value=key, problem="it is given more than once")
+    return key
 
 
 def finish(row_id: int, response: Any) -> None:
