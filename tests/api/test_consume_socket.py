@@ -173,6 +173,23 @@ async def test_children_follow_their_parent(live_node: LiveNode, topic: TopicVie
         assert (await peer.expect(Delivery)).base_offset == 0
 
 
+async def test_children_open_within_a_second_of_the_last_acknowledgement_without_polling(
+    processes: ProcessFactory,
+) -> None:
+    quiet = {"SCALABLE_WATCH_RESYNC_SECONDS": "600"}
+    near, far = processes.node(**quiet), processes.node(**quiet)
+    topic = await ask(make_topic, "orders", segments=1)
+    await publish(topic, 0, batch(any_keys(1)))
+    async with member(near, "a") as a, reader(far, "a") as peer:
+        await attach(peer, a, 0)
+        await peer.expect(Delivery)
+        await ask(split, topic, 0)
+        await peer.expect(EndOfSegment)
+        await peer.send(Ack(segment_id=0, generation=a.owned[0], position=1))
+        async with asyncio.timeout(1):
+            await a.until_owned(1, 2)
+
+
 async def test_a_hand_over_doubles_nothing(live_node: LiveNode, topic: TopicView) -> None:
     for segment_id in (0, 1):
         keys = keys_in((LOW, HIGH)[segment_id], 1)
