@@ -9,6 +9,7 @@ from django.db import transaction
 from pytest_django.fixtures import Settings
 
 from launch.sandbox import LiveNode, ProcessFactory
+from scalable.client import Producer
 from scalable.client.topology import Topology
 from scalable.domain.names import TopicName
 from scalable.services import controller, scaling, topics
@@ -226,6 +227,8 @@ async def test_a_long_history_under_a_long_name(live_node: LiveNode) -> None:
         await ask(split, name, layout.active[7].segment_id)
         topology = await watcher.until_epoch(layout.epoch + 1)
         assert len(topology.active) == 65
+    async with Producer(live_node.url, name, live_node.admin_token) as producer:
+        await producer.send("ü" * 255, b"x" * 1024 * 1024)
 
 
 # Everything together.
