@@ -1,7 +1,7 @@
 """What all batch jobs have in common: options, a session, progress in a file, and how they end.
 
-A job that gets SIGTERM or SIGINT cancels what runs on Spark and ends with 143; with `--with-parent` also when
-its standard input ends, as it does when the process dies that started it.
+A job that gets SIGTERM or SIGINT cancels what runs on Spark and ends with 143, within seconds whatever Spark
+does; with `--with-parent` also when its standard input ends, as when the process dies that started it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -36,6 +38,10 @@ POLL_SECONDS = 0.5
 PREDECESSOR_SECONDS = 60.0
 """So long a worker's job waits for that of a worker that has lost it, and ends its process once it knows."""
 CANCELLED = 143
+STOP_SECONDS = 5.0
+"""So long a cancelled job waits for Spark to stop; its JVM ends with the process in any case."""
+END_SECONDS = 3 * STOP_SECONDS
+"""So long after the signal the process ends even if the exception was lost in a callback of a library."""
 _SETTINGS = {"spark.sql.adaptive.enabled": "true"}
 TASKS_PER_CORE = 4
 Result = dict[str, Any]
@@ -92,16 +98,19 @@ def yesterday() -> str:
 def run_job(name: str, options: argparse.Namespace, work: Callable[[SparkSession], Result]) -> int:
     """Run a job as a process: 0 when it did its work, 1 when it failed, 143 when it was cancelled."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _cancel)
-    if options.with_parent:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-    directory = options.directory.resolve()
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / f"{name}.lock").open("w") as lock:
-        if not take_lock(lock, seconds=PREDECESSOR_SECONDS if options.with_parent else 0):
-            raise SystemExit(f"another {name} runs in {directory}")
-        return _run(name, options, directory, work)
+    try:
+        _heed(_cancel)
+        if options.with_parent:
+            threading.Thread(target=_end_with_parent, daemon=True).start()
+        directory = options.directory.resolve()
+        directory.mkdir(parents=True, exist_ok=True)
+        with (directory / f"{name}.lock").open("w") as lock:
+            if not take_lock(lock, seconds=PREDECESSOR_SECONDS if options.with_parent else 0):
+                raise SystemExit(f"another {name} runs in {directory}")
+            return _run(name, options, directory, work)
+    except Cancelled:
+        sys.stderr.flush()
+        os._exit(CANCELLED)  # what is finalised on the way out might wait behind a call that was interrupted
 
 
 def take_lock(lock: IO[str], *, seconds: float) -> bool:
@@ -125,22 +134,18 @@ def _run(
     try:
         if "://" not in options.history and not Path(options.history).is_dir():
             raise OSError(f"there is no history at {options.history}")  # before a JVM is started in vain
-        session = make_session(
-            name=f"scalable-topics {name}",
-            master=options.master,
-            directory=directory,
-            configuration={**_SETTINGS, **dict(setting.split("=", 1) for setting in options.conf)},
+        session = _start(
+            lambda: make_session(
+                name=f"scalable-topics {name}",
+                master=options.master,
+                directory=directory,
+                configuration={**_SETTINGS, **dict(setting.split("=", 1) for setting in options.conf)},
+            )
         )
-        try:
-            cores = session.sparkContext.defaultParallelism
-            session.conf.set("spark.sql.shuffle.partitions", str(cores * TASKS_PER_CORE))
-            with progress.following(session):
-                result = work(session)
-        finally:
-            session.stop()
+        result = _work(session, progress, work)
     except Cancelled:
         progress.end("CANCELLED")
-        return CANCELLED
+        raise
     except (PySparkException, Py4JError, ValueError, OSError) as error:
         if _told_to_end.is_set():  # whoever ends all processes of a group ends the JVM before us
             progress.end("CANCELLED")
@@ -149,9 +154,53 @@ def _run(
         logger.error("%s failed: %s", name, reason)
         progress.end("FAILED", error=reason[:2000])
         return 1
-    progress.end("SUCCEEDED", result=result)
+    _heed(signal.SIG_IGN)  # it is done
+    if not progress.end("SUCCEEDED", result=result):
+        return 1
     sys.stdout.write(f"{json.dumps(result)}\n")
     return 0
+
+
+def _start(make: Callable[[], SparkSession]) -> SparkSession:
+    """Make it in a thread that no signal disturbs: a JVM that is given up while it starts never ends."""
+    made = Future[SparkSession]()
+
+    def run() -> None:
+        try:
+            made.set_result(make())
+        except BaseException as error:
+            made.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return made.result()
+
+
+def _work(session: SparkSession, progress: Progress, work: Callable[[SparkSession], Result]) -> Result:
+    try:
+        cores = session.sparkContext.defaultParallelism
+        session.conf.set("spark.sql.shuffle.partitions", str(cores * TASKS_PER_CORE))
+        with progress.following(session):
+            return work(session)
+    except Cancelled:
+        # The connection of this thread stands in the call that was interrupted, and others wait behind it.
+        stopping = threading.Thread(target=_stop, args=(session, progress), daemon=True)
+        stopping.start()
+        stopping.join(STOP_SECONDS)
+        raise
+    finally:
+        if not _told_to_end.is_set():
+            session.stop()
+
+
+def _stop(session: SparkSession, progress: Progress) -> None:
+    with suppress(Py4JError, OSError):  # the JVM may be gone
+        session.sparkContext.cancelJobGroup(progress.group)
+        session.stop()
+
+
+def _heed(handler: Callable[..., object] | signal.Handlers) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)
 
 
 def _end_with_parent() -> None:
@@ -160,16 +209,26 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _cancel(*_: object) -> NoReturn:
+def _cancel(*_: object) -> None:
+    if _told_to_end.is_set():
+        return  # it is on its way
     _told_to_end.set()
+    threading.Thread(target=_end_in_any_case, daemon=True).start()
     raise Cancelled
+
+
+def _end_in_any_case() -> None:
+    time.sleep(END_SECONDS)
+    os._exit(CANCELLED)
 
 
 class Progress:
     """Keeps how far a job is in a JSON file: stages and tasks, done and known so far."""
 
     def __init__(self, name: str, path: Path) -> None:
+        self.group = name
         self._path = path
+        self._is_unwritten = False
         self._status: dict[str, Any] = {"job": name, "pid": os.getpid(), "startedAtMs": _now_ms()}
         self._context: SparkContext | None = None
         self._over = threading.Event()
@@ -179,22 +238,20 @@ class Progress:
     def following(self, session: SparkSession) -> Progress:
         """Look at a session's jobs of this thread, from now until the context ends."""
         self._context = session.sparkContext
-        self._context.setJobGroup(self._status["job"], self._status["job"], interruptOnCancel=True)
+        self._context.setJobGroup(self.group, self.group, interruptOnCancel=True)
         return self
 
     def __enter__(self) -> None:
         self._thread.start()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._thread.join()
-        if self._context is not None and kind is Cancelled:
-            self._context.cancelJobGroup(self._status["job"])
+        self._thread.join(STOP_SECONDS)
 
-    def end(self, state: str, **more: object) -> None:
-        """Say how the job ended."""
+    def end(self, state: str, **more: object) -> bool:
+        """Say how the job ended; False when that cannot be written."""
         self._status.update(more)
-        self._write(state)
+        return self._write(state)
 
     def _follow(self) -> None:
         while not self._over.wait(POLL_SECONDS):
@@ -203,14 +260,24 @@ class Progress:
 
     def _look(self) -> None:
         assert self._context is not None
-        self._status.update(stage_counts(self._context, self._status["job"]))
+        with suppress(Py4JError):  # of a JVM that ends, the job itself says more
+            self._status.update(stage_counts(self._context, self.group))
         self._write("RUNNING")
 
-    def _write(self, state: str) -> None:
+    def _write(self, state: str) -> bool:
+        """Write the file anew; a full disk costs the progress, and not the work."""
         self._status.update(state=state, atMs=_now_ms())
         partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(self._status))
-        partial.replace(self._path)
+        try:
+            partial.write_text(json.dumps(self._status))
+            partial.replace(self._path)
+        except OSError as error:
+            if not self._is_unwritten:
+                logger.error("the progress is not written: %s", error)
+            self._is_unwritten = True
+        else:
+            self._is_unwritten = False
+        return not self._is_unwritten
 
 
 def stage_counts(context: SparkContext, group: str) -> dict[str, dict[str, int]]:

@@ -45,3 +45,12 @@ def record(directory: Path, *files: Sequence[Row]) -> Path:
         table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
         write_file(fs.LocalFileSystem(), f"{directory}/day={DAY}", f"{number}.parquet", table)
     return directory
+
+
+def endless_minutes() -> list[Row]:
+    """Make a day whose replay takes minutes, so that it can be cancelled however quick the machine is."""
+    return [
+        minute(f"public/default/t{topic}", 0, number, 20_000.0 + 50_000 * (number % 40 > 20))
+        for topic in range(40)
+        for number in range(1_440)
+    ]

@@ -24,7 +24,7 @@ from scalable.services import jobs
 from tests.cli.conftest import Command, offline_command
 from tests.processes import ProcessFactory
 from tests.spark.cluster import Cluster
-from tests.spark.recorded import DAY, Row, minute, record
+from tests.spark.recorded import DAY, Row, endless_minutes, minute, record
 from tests.spark.waiting import wait_for
 
 PATIENCE_SECONDS = 600
@@ -36,9 +36,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True),
 ]
 __all__ = ["offline_command"]
-
-ENDLESS_TOPICS, ENDLESS_MINUTES = 40, 1_440
-"""A replay of so much takes minutes, so that it can be cancelled however quick the machine is."""
 
 
 @pytest.fixture
@@ -66,14 +63,7 @@ def write_history(data: Path, *files: list[Row]) -> None:
 
 
 def write_endless_history(data: Path) -> None:
-    write_history(
-        data,
-        [
-            minute(f"public/default/t{topic}", 0, number, 20_000.0 + 50_000 * (number % 40 > 20))
-            for topic in range(ENDLESS_TOPICS)
-            for number in range(ENDLESS_MINUTES)
-        ],
-    )
+    write_history(data, endless_minutes())
 
 
 def ended(admin: Admin, job: dict[str, Any]) -> dict[str, Any]:
@@ -161,34 +151,6 @@ def test_no_more_is_done_than_there_is_when_an_executor_is_lost(
     assert any(done > tasks for done, tasks in told["spark"]), told
     for counted in told["counts"].values():
         assert counted["done"] == counted["total"] > 0, told
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_job_that_is_told_to_end_says_so(
-    java: dict[str, str], tmp_path: Path, number: signal.Signals
-) -> None:
-    """Spark has a handler of its own for what a terminal sends; the job's comes before it."""
-    write_endless_history(tmp_path)
-    data = tmp_path / "spark"
-    job = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "spark.policy_replay", "--day", str(DAY), "--master", "local[1]"),
-            *("--history", str(data / "load-report" / "history"), "--directory", str(data / "jobs")),
-            *("--output", str(data / "out")),
-        ],
-        env={**os.environ, **java},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    status = data / "jobs" / "policy_replay.json"
-    wait_for(
-        lambda: status.exists() and json.loads(status.read_text())["state"] == "RUNNING",
-        "the job to run",
-        seconds=PATIENCE_SECONDS,
-    )
-    job.send_signal(number)
-    _, said = job.communicate(timeout=PATIENCE_SECONDS)
-    assert (job.returncode, json.loads(status.read_text())["state"]) == (143, "CANCELLED"), said
 
 
 def test_a_job_ends_with_its_worker_and_is_done_again_by_another(
