@@ -124,7 +124,11 @@ def join(
         group = find_or_create(name=leader.topic, subscription=subscription, kind=SubscriptionType.CHECKPOINT)
         locked = subscriptions.lock(group.subscription_id)
         alone = not set(subscriptions.consumers(locked.subscription_id)) - {consumer}
-        held = restore(subscription_id=locked.subscription_id, checkpoint=checkpoint) if alone else None
+        held = None
+        if alone:
+            # Before the restore, which would look for the checkpoint's own topic, maybe one that is gone.
+            _require_life(checkpoint, leader.incarnation)
+            held = restore(subscription_id=locked.subscription_id, checkpoint=checkpoint)
         register_consumer(leader=leader, subscription_id=locked.subscription_id, consumer=consumer)
         return group, held
 
@@ -133,12 +137,16 @@ def _lock_and_resume(subscription_id: int, checkpoint: Checkpoint) -> tuple[Subs
     """Lock the topic, so that nothing is pruned meanwhile, then the group."""
     topic = topics.lock_incarnation(checkpoint.incarnation)
     locked = _checked(subscriptions.lock(subscription_id))
-    if locked.incarnation != checkpoint.incarnation:
-        problem = f"it is of another topic or life of its name than {locked.incarnation}"
-        raise InvalidParameter(parameter="checkpoint", value=checkpoint.incarnation, problem=problem)
+    _require_life(checkpoint, locked.incarnation)
     extents = _extents(locked.incarnation, topic.layout)
     pruned = store.pruned_extents(locked.incarnation)
     return locked, resume(checkpoint, extents, pruned, next_segment_id=topic.layout.next_segment_id)
+
+
+def _require_life(checkpoint: Checkpoint, incarnation: int) -> None:
+    if checkpoint.incarnation != incarnation:
+        problem = f"it is of another topic or life of its name than {incarnation}"
+        raise InvalidParameter(parameter="checkpoint", value=checkpoint.incarnation, problem=problem)
 
 
 def _checked(subscription: SubscriptionView) -> SubscriptionView:

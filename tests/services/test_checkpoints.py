@@ -23,7 +23,7 @@ from scalable.services import (
     subscription_stats,
     subscriptions,
 )
-from scalable.services.topics import TopicView
+from scalable.services.topics import TopicView, delete_topic
 from scalable.store.subscriptions import SubscriptionView
 from tests.services.group import Group, leader_of
 from tests.topology import append, drive, make_topic, request
@@ -213,6 +213,17 @@ def test_a_join_that_is_refused_leaves_no_group_behind() -> None:
         checkpoints.join(
             leader=leader, subscription="s", consumer="a", checkpoint=Checkpoint(topic.incarnation, {0: 1})
         )
+    assert subscriptions.list_subscriptions(name=topic.name) == []
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_join_at_a_checkpoint_of_another_life_is_refused_as_such(is_gone: bool) -> None:
+    topic, other = make_topic("living", segments=1), make_topic("other", segments=1)
+    if is_gone:
+        delete_topic(name=other.name, force=True, actor="admin")
+    elsewhere = Checkpoint(other.incarnation, {})
+    with pytest.raises(InvalidParameter):
+        checkpoints.join(leader=leader_of(topic), subscription="s", consumer="a", checkpoint=elsewhere)
     assert subscriptions.list_subscriptions(name=topic.name) == []
 
 
