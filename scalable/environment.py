@@ -8,7 +8,7 @@ import ipaddress
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
@@ -155,20 +155,30 @@ def file(name: str) -> str:
     return path
 
 
-def ignored(environment: Iterable[str]) -> list[str]:
-    """Tell of names like a setting that are none, after all settings were read; the values are not told."""
-    known = _asked | READ_BY_PROGRAMS
+def ignored(environment: Iterable[str], others: Mapping[str, Iterable[str]]) -> list[str]:
+    """Tell of names like a setting that are none, after all settings were read; the values are not told.
+
+    `others` are the settings that are not read here, by how their names begin.
+    """
+    known = _asked | READ_BY_PROGRAMS | {name for names in others.values() for name in names}
     return [
-        _sentence(name, _nearest(name, known))
+        _sentence(name, _nearest(name, prefix, known))
         for name in sorted(environment)
-        if name.upper().startswith(PREFIX) and name not in known and not OF_SERVICES.search(name)
+        for prefix in (PREFIX, *others)
+        if _begins(name, prefix) and name not in known and not OF_SERVICES.search(name)
     ]
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _begins(name: str, prefix: str) -> bool:
+    return name.lower().startswith(prefix.lower())
+
+
+def _nearest(name: str, prefix: str, known: Iterable[str]) -> str:
     """Give the setting that is most like a name, not counting how all begin; empty when none is."""
-    ends = [each.removeprefix(PREFIX) for each in known if each.startswith(PREFIX)]
-    return "".join(PREFIX + end for end in difflib.get_close_matches(name[len(PREFIX) :].upper(), ends, n=1))
+    settings = {each[len(prefix) :].lower(): each for each in known if _begins(each, prefix)}
+    return "".join(
+        settings[end] for end in difflib.get_close_matches(name[len(prefix) :].lower(), settings, n=1)
+    )
 
 
 def _sentence(name: str, near: str) -> str:

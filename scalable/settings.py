@@ -15,6 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from scalable import environment as given
 from scalable.domain.broker_settings import CHANGE_THRESHOLD, SETTINGS, change_threshold, policy_defaults
+from scalable.domain.broker_settings import PREFIX as POLICIES
 from scalable.domain.errors import PolicyInvalid, PolicyUnreadable
 from scalable.wire.batch_header import MAX_BATCH_BYTES
 
@@ -93,7 +94,7 @@ SCALABLE_MAX_SOCKETS = given.whole("SCALABLE_MAX_SOCKETS", 50_000, least=1)
 SCALABLE_MAX_SOCKETS_PER_ROLE = given.whole("SCALABLE_MAX_SOCKETS_PER_ROLE", 20_000, least=1)
 SCALABLE_MAX_GRANTS = given.whole("SCALABLE_MAX_GRANTS", 100_000)
 SCALABLE_MAX_TOKENS = given.whole("SCALABLE_MAX_TOKENS", 100_000)
-SCALABLE_TOPICS_ENABLED = given.flag("SCALABLE_TOPICS_ENABLED", True)
+SCALABLE_TOPICS_ENABLED = given.flag("SCALABLE_TOPICS_ENABLED", given.flag("scalableTopicEnabled", True))
 SCALABLE_READ_ONLY = given.flag("SCALABLE_READ_ONLY", False)
 SCALABLE_AUDIT_RETENTION_DAYS = given.whole("SCALABLE_AUDIT_RETENTION_DAYS", 365, most=36_600)
 SCALABLE_NODE_HEARTBEAT_SECONDS = given.number("SCALABLE_NODE_HEARTBEAT_SECONDS", 2, least=0.01)
@@ -336,4 +337,4 @@ LOGGING = {
 }
 
 # Behind all that is read.
-SCALABLE_IGNORED_NAMES = given.ignored(os.environ)
+SCALABLE_IGNORED_NAMES = given.ignored(os.environ, {POLICIES: {*SETTINGS, CHANGE_THRESHOLD}})

@@ -15,7 +15,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from scalable import settings
 from scalable.domain.broker_settings import CHANGE_THRESHOLD, SETTINGS
-from scalable.environment import PREFIX, READ_BY_PROGRAMS
+from scalable.environment import READ_BY_PROGRAMS
 from spark.withheld import WITHHELD
 from tests.tidy.sources import ROOT
 
@@ -51,7 +51,7 @@ TOLD_IN_WORDS = {
     *("SCALABLE_REDIRECT_TO_HTTPS", "SCALABLE_HSTS_SECONDS"),
 }
 READ_ELSEWHERE = {"JAVA_HOME", *READ_BY_PROGRAMS}  # launch/java.py
-NAME = re.compile(r"`([A-Z][A-Z_]+)`")
+NAME = re.compile(r"`([A-Z][A-Z_]+|scalableTopic[A-Za-z]+)`")
 
 
 def reads() -> dict[str, tuple[str, ast.expr | None]]:
@@ -237,6 +237,10 @@ def test_processes_on_spark_get_no_server_and_no_secret() -> None:
         ("SCALABLE_TOKEN_PUBLICKEY_FILE", "; was SCALABLE_TOKEN_PUBLIC_KEY_FILE meant?"),
         ("scalable_secure_cookies", "; was SCALABLE_SECURE_COOKIES meant?"),
         ("SCALABLE_LOGIN_ATTEMPT", "; was SCALABLE_LOGIN_ATTEMPTS meant?"),
+        ("scalableTopicAutoScaleEnabeld", "; was scalableTopicAutoScaleEnabled meant?"),
+        ("scalableTopicMaxsegments", "; was scalableTopicMaxSegments meant?"),
+        ("SCALABLETOPICMINSEGMENTS", "; was scalableTopicMinSegments meant?"),
+        ("scalableTopicXyzzy", "; docs/settings.md has all settings"),
         ("SCALABLE_XYZZY", "; docs/settings.md has all settings"),
     ],
 )
@@ -250,11 +254,28 @@ def test_a_name_that_is_no_setting_is_told_without_its_value(
 
 def test_no_setting_is_told_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a process of its own: this one has read settings before."""
-    names = [name for name, _ in documented() if name.startswith(PREFIX)]
-    asked = f"import sys; from scalable import environment, settings; print(environment.ignored({names}))"
-    run = subprocess.run([sys.executable, "-c", asked], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = [name for name, _ in documented() if name.lower().startswith("scalable")]
+    asked = "from scalable import settings; print(settings.SCALABLE_IGNORED_NAMES)"
+    environment = {**os.environ, **dict.fromkeys(names, "")}
+    run = subprocess.run(
+        [sys.executable, "-c", asked], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     assert run.stdout == "[]\n"
     assert ignored(monkeypatch, OTHERS_URL="x", _SCALABLE_TOPICS_COMPLETE="bash_source") == []
+
+
+@pytest.mark.parametrize(
+    ("given", "enabled"),
+    [
+        ({}, True),
+        ({"scalableTopicEnabled": "false"}, False),
+        ({"scalableTopicEnabled": "false", "SCALABLE_TOPICS_ENABLED": "true"}, True),
+    ],
+)
+def test_the_feature_has_a_switch_of_two_names(
+    given: dict[str, str], enabled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load(monkeypatch, **given)["SCALABLE_TOPICS_ENABLED"] is enabled
 
 
 def test_names_that_kubernetes_gives_for_a_service_are_no_slips(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +292,7 @@ def test_names_that_kubernetes_gives_for_a_service_are_no_slips(monkeypatch: pyt
 
 def ignored(monkeypatch: pytest.MonkeyPatch, **environment: str) -> list[str]:
     """Give what is told of the names in this environment alone."""
-    for name in [each for each in os.environ if each.upper().startswith(PREFIX)]:
+    for name in [each for each in os.environ if each.lower().startswith("scalable")]:
         monkeypatch.delenv(name)
     told = load(monkeypatch, **environment)["SCALABLE_IGNORED_NAMES"]
     assert isinstance(told, list)
