@@ -121,16 +121,17 @@ def assign(
     known = frozenset(names)
     wishes = {key: name for key, name in (preferred or {}).items() if name in known}
     held = _held(keys, names, current, wishes)
-    wished = Counter(wishes[key] for key in keys if key in wishes and current.get(key) not in known)
+    wishing = [key for key in keys if key in wishes] if wishes else []
+    wished = Counter(wishes[key] for key in wishing if current.get(key) not in known)
     quota = _quotas(len(keys), names, held, wished)
     result = {key: name for name in names for key in held[name][: quota[name]]}
     room = {name: quota[name] - min(quota[name], len(held[name])) for name in names}
-    for key in keys:
-        wish = wishes.get(key)
-        if key not in result and wish is not None and room[wish]:
-            result[key] = wish
-            room[wish] -= 1
-    return result | _round_robin([key for key in keys if key not in result], room)
+    for key in wishing:
+        if key not in result and room[wishes[key]]:
+            result[key] = wishes[key]
+            room[wishes[key]] -= 1
+    result.update(_round_robin([key for key in keys if key not in result], room))
+    return result
 
 
 def _held(
@@ -138,13 +139,18 @@ def _held(
 ) -> dict[str, list[KeyT]]:
     """List what each consumer holds, and last what it rather gives up since another is preferred."""
     held: dict[str, list[KeyT]] = {name: [] for name in names}
-    yielding: dict[str, list[KeyT]] = {name: [] for name in names}
+    yielding: list[tuple[str, KeyT]] = []
     for key in keys:
         owner = current.get(key)
-        if owner in held:
-            leaning = wishes.get(key, owner) != owner
-            (yielding if leaning else held)[owner].append(key)
-    return {name: held[name] + yielding[name] for name in names}
+        if owner not in held:
+            continue
+        if wishes and wishes.get(key, owner) != owner:
+            yielding.append((owner, key))
+        else:
+            held[owner].append(key)
+    for owner, key in yielding:
+        held[owner].append(key)
+    return held
 
 
 def _quotas(
