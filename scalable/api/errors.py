@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, TooManyFieldsSent
 from django.db import OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
 from rest_framework import exceptions
@@ -19,6 +20,7 @@ from scalable.domain.errors import (
     Forbidden,
     Internal,
     InvalidName,
+    InvalidParameter,
     MessageTooLarge,
     ScalableError,
     TooManyRequests,
@@ -239,6 +241,11 @@ def _known_error(error: Exception, context: dict[str, Any]) -> ScalableError | N
             return no_such_path(str(getattr(context.get("request"), "path", "")))
         case RequestDataTooBig():
             return MessageTooLarge(size_bytes=-1, limit_bytes=-1)
+        case TooManyFieldsSent():
+            most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+            return InvalidParameter(
+                parameter="query", value="...", problem=f"it has more than {most} parameters"
+            )
         case _:
             return None
 

@@ -71,7 +71,7 @@ def insert(
         at=ClockTimestamp(),
         actor=actor[:300],
         action=action[:64],
-        target=target[:1024],
+        target=target.replace("\x00", "%00")[:1024],  # of a path; PostgreSQL's texts have no NUL
         before=before,
         after=after,
         request_id=request_id,

@@ -150,6 +150,14 @@ def test_a_refused_attempt_is_noted(db: None, method: str, path: str) -> None:
     assert event.action.startswith(f"{method} ")
 
 
+@pytest.mark.parametrize("odd", ["%00", "%0A", "%FF", "%ED%A0%80", "x" * 5_000])
+def test_a_refused_attempt_is_noted_whatever_its_path_has(db: None, odd: str) -> None:
+    path = f"/admin/v2/tenants/a{odd}"
+    assert Rest("somebody").refused("PUT", path) == (403, "forbidden")
+    (event,) = events()
+    assert event.target.startswith("/admin/v2/tenants/a")
+
+
 def test_strangers_and_unreadable_requests_leave_nothing(db: None) -> None:
     assert Rest(None).refused("PUT", TOPIC) == (401, "unauthenticated")
     assert Rest().refused("PUT", f"{TOPIC}?odd=1")[0] == 400

@@ -58,6 +58,7 @@ PATHS: list[Refusal] = [
     ("PUT", f"{NAMESPACE}/x?numInitialSegments=2&numInitialSegments=3", None, 400, "invalid_parameter"),
     ("PUT", f"{NAMESPACE}/x?segments=2", None, 400, "unknown_field"),
     ("GET", f"{NAMESPACE}?limit=0", None, 400, "invalid_parameter"),
+    ("GET", f"{NAMESPACE}?{'property=a=1&' * 1_001}", None, 400, "invalid_parameter"),
     ("GET", f"{NAMESPACE}?limit=100000000", None, 400, "invalid_parameter"),
     ("GET", f"{NAMESPACE}?offset=-1", None, 400, "invalid_parameter"),
     ("GET", f"{NAMESPACE}/x/decisions?before=null", None, 400, "invalid_parameter"),
@@ -279,7 +280,9 @@ def test_json_is_in_utf_8(rest: Rest, charset: str) -> None:
     path = f"{NAMESPACE}/x"
     refusal = rest.refused("PUT", path, b"{}", Content_Type=f"application/json; charset={charset}")
     assert refusal == (415, "unreadable_body")
-    assert rest.call("PUT", path, b"{}", Content_Type='application/json; charset="UTF-8"').status_code == 204
+    for number, known in enumerate(('"UTF-8"', "utf8")):
+        answer = rest.call("PUT", f"{path}{number}", b"{}", Content_Type=f"application/json; charset={known}")
+        assert answer.status_code == 204
 
 
 def test_a_body_beyond_the_limit(rest: Rest) -> None:

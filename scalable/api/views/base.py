@@ -25,6 +25,7 @@ from scalable.domain.names import TopicName, validate_part
 from scalable.services import auditing
 
 _Shape = TypeVar("_Shape")
+UTF_8 = {"utf-8", "utf8"}
 UNNOTED = frozenset({400, 401, 405, 413, 415, 429})
 """Refusals that say nothing of what somebody wanted to do, or come in any number."""
 
@@ -126,7 +127,7 @@ def body_of(request: Request, shape: type[_Shape], *, default: _Shape | None = N
 def require_json(request: Request) -> None:
     """Refuse a body that says it is something else than JSON in UTF-8, as a form of another site would."""
     content_type, parameters = request._request.content_type, request._request.content_params or {}
-    if content_type not in {JSON_TYPE, ""} or parameters.get("charset", "utf-8").lower() != "utf-8":
+    if content_type not in {JSON_TYPE, ""} or parameters.get("charset", "utf-8").lower() not in UTF_8:
         raise UnsupportedMediaType(request._request.META.get("CONTENT_TYPE", ""))
 
 

@@ -88,7 +88,8 @@ class HistoryView(DoorView):
 
 def _hash(query: LocateQuery) -> int:
     if (query.key is UNSET) == (query.hash is UNSET):
-        raise InvalidParameter(parameter="key", value=None, problem="give a key or a hash, one of them")
+        value = None if query.key is UNSET else query.key
+        raise InvalidParameter(parameter="key", value=value, problem="give a key or a hash, one of them")
     if query.hash is not UNSET:
         return query.hash
     return key_hash(str(query.key))
