@@ -36,6 +36,7 @@ from scalable.cli.output import Output, report, report_mistake
 from scalable.cli.session import DEFAULT_URL, Session, default_config_file, find_token, read_config
 from scalable.cli.statuses import INTERRUPTED
 from scalable.cli.streams import OutputFailed
+from scalable.cli.values import TIMEOUT
 from scalable.client import ConnectionLost
 from scalable.domain.errors import ScalableError
 
@@ -71,7 +72,7 @@ MODULES = (
 @click.option("--token-file", help="File that holds the token alone (SCALABLE_TOKEN_FILE).")
 @click.option("--config", "config_file", envvar="SCALABLE_CONFIG", help="TOML file with url and token_file.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-@click.option("--timeout", "timeout_seconds", type=float, default=40.0, show_default=True, help="Seconds.")
+@click.option("--timeout", "timeout_seconds", type=TIMEOUT, default=40.0, show_default=True, help="Seconds.")
 @click.version_option(package_name=PROGRAM, prog_name=PROGRAM)
 @click.pass_context
 def command(

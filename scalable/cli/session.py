@@ -58,9 +58,9 @@ def read_config(path: Path, *, required: bool) -> dict[str, str]:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from error
-    unknown = sorted(set(values) - KNOWN)
-    if unknown or not all(isinstance(value, str) for value in values.values()):
-        raise click.UsageError(f"{path}: only the texts url, token and token_file are known; not {unknown}")
+    odd = sorted(name for name, value in values.items() if name not in KNOWN or not isinstance(value, str))
+    if odd:
+        raise click.UsageError(f"{path}: only the texts url, token and token_file are known; not {odd}")
     if "token" in values:
         _refuse_others(path)
     return values

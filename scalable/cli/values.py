@@ -18,6 +18,7 @@ from scalable.domain.json_names import unique_names
 from scalable.domain.names import SEGMENT_SCHEME, TOPIC_SCHEME, NamespaceName, SegmentName, TopicName
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+LONGEST_TIMEOUT_SECONDS = 7 * 86_400.0
 _SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw]?)")
 
 
@@ -49,6 +50,18 @@ class SegmentPlaceType(click.ParamType["TopicName | SegmentName"]):
             return SegmentName.parse(value)
         except ScalableError as error:
             self.fail(error.reason, param, ctx)
+
+
+class TimeoutType(click.ParamType[float]):
+    """Seconds that an operating system can wait; click's own range lets what is no number pass."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds: float = click.FLOAT.convert(value, param, ctx)
+        if not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
+            self.fail(f"{value} is not above 0 and at most {LONGEST_TIMEOUT_SECONDS:g}", param, ctx)
+        return seconds
 
 
 class NamespaceType(click.ParamType[str]):
@@ -163,7 +176,7 @@ class StartType(click.ParamType["str | int | Checkpoint"]):
             return MOMENT.convert(value, param, ctx)
 
 
-TOPIC, SEGMENT_PLACE, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, DAY, START = (
+TOPIC, SEGMENT_PLACE, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, DAY, START, TIMEOUT = (
     TopicType(),
     SegmentPlaceType(),
     NamespaceType(),
@@ -174,6 +187,7 @@ TOPIC, SEGMENT_PLACE, NAMESPACE, SCOPE, PLACE, PAIR, SPAN, MOMENT, DAY, START = 
     MomentType(),
     DayType(),
     StartType(),
+    TimeoutType(),
 )
 
 

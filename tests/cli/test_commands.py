@@ -126,6 +126,10 @@ def test_each_command_explains_itself(offline_command: Command, name: str) -> No
             )
         ),
         *(("--token", token, "list", "public/default") for token in ("a\nb", "a b", "\u00e9", "a\x00")),
+        *(
+            ("--timeout", seconds, "list", "public/default")
+            for seconds in ("-1", "0", "nan", "inf", "1e12", "soon")
+        ),
         ("no-such-command",),
     ],
 )
