@@ -244,9 +244,11 @@ class Progress:
     def __enter__(self) -> None:
         self._thread.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._over.set()
-        self._thread.join(STOP_SECONDS)
+        self._thread.join(
+            STOP_SECONDS if kind is Cancelled else None
+        )  # else its look would have the last word
 
     def end(self, state: str, **more: object) -> bool:
         """Say how the job ended; False when that cannot be written."""

@@ -46,8 +46,8 @@ def history(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(java: dict[str, str], tmp_path: Path, history: Path) -> Iterator[Start]:
-    """Starts jobs over the history; what is left of them at the end is killed."""
+def start(java: dict[str, str]) -> Iterator[Start]:
+    """Starts jobs; what is left of them at the end is killed."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(*command: str) -> subprocess.Popen[str]:
@@ -64,7 +64,7 @@ def start(java: dict[str, str], tmp_path: Path, history: Path) -> Iterator[Start
     yield begin
     for job in started:
         job.kill()
-        job.communicate()
+        job.communicate(timeout=ENDS_WITHIN_SECONDS)  # a JVM that outlives its job keeps the pipe
 
 
 def replay(history: Path, *more: str) -> list[str]:

@@ -47,9 +47,8 @@ def begin(request: Request) -> int | None:
 def _key_of(request: Request) -> str | None:
     """Read the header; Django would join several of it to one text, which is the key of no request."""
     key = request.headers.get(HEADER)
-    scope = getattr(
-        request._request, "scope", {"headers": ()}
-    )  # a request of another server than ASGI's has none
+    # A request of another server than ASGI's has no scope.
+    scope = getattr(request._request, "scope", {"headers": ()})
     if sum(name == HEADER.lower().encode() for name, _ in scope["headers"]) > 1:
         raise InvalidParameter(parameter=HEADER, value=key, problem="it is given more than once")
     return key
