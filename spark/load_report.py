@@ -46,6 +46,8 @@ ROWS_AT_ONCE = 1_000
 """That become objects of Python, which are ten times as large as in Arrow."""
 STOP_POLL_SECONDS = 0.5
 STOP_SECONDS = 3.0
+CONFIGURATION = {"spark.cores.max": "1"}
+"""An application takes all cores of a standalone cluster: a job without end would leave none to others."""
 _SUMMARY = "Turn load samples into load reports and tiles, until stopped."
 _Entry = TypeVar("_Entry")
 
@@ -160,14 +162,21 @@ class LoadReport:
             "milliseconds": milliseconds,
             "atMs": time.time_ns() // 1_000_000,
         }
-        partial = self._status.with_suffix(".partial")
-        partial.write_text(json.dumps(status))
-        partial.replace(self._status)
+        self._leave(status)
         if update.ahead:
             logger.warning("loads stand still: the clock is ahead on the nodes %s", ", ".join(update.ahead))
         odd = update.unreadable, update.broken, update.missing, update.late, update.repeats
         if update.loads or any(odd):
             logger.info("%s", " ".join(f"{name}={value}" for name, value in status.items()))
+
+    def _leave(self, status: Mapping[str, object]) -> None:
+        """Replace the status file; a disk that is full must not hold up the autoscaler."""
+        partial = self._status.with_suffix(".partial")
+        try:
+            partial.write_text(json.dumps(status))
+            partial.replace(self._status)
+        except OSError as error:
+            logger.warning("the status is old: %s", shown(error))
 
 
 def run(options: ReportOptions) -> int:
@@ -322,7 +331,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> R
         history=(chosen.history or str(directory / "history")) if chosen.history_days > 0 else "",
         history_days=chosen.history_days,
         change_threshold=chosen.change_threshold,
-        configuration=dict(setting.split("=", 1) for setting in chosen.conf),
+        configuration=CONFIGURATION | dict(setting.split("=", 1) for setting in chosen.conf),
     )
 
 

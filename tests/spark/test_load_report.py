@@ -1,6 +1,9 @@
 """The load report end to end: samples in a real topic, a real Spark, reports to a real node."""
 
+import os
 import signal
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +21,7 @@ from scalable.services.topics import TopicView
 from tests.processes import LiveNode, ProcessFactory
 from tests.spark.cluster import Cluster
 from tests.spark.oracle import Message, Oracle, expected_watermark, make_messages, with_repeats
+from tests.spark.recorded import minute, record
 from tests.spark.reporter import Reporter, kill
 from tests.spark.waiting import WAIT_SECONDS, wait_for
 from tests.topology import make_topic
@@ -120,6 +124,17 @@ def test_while_spark_is_down_samples_wait_and_the_autoscaler_says_since_when(
     check(reporter, topic, messages)
 
 
+def test_files_of_its_own_that_cannot_be_written_hold_nothing_up(
+    session: SparkSession, reporter: Reporter, topic: TopicView
+) -> None:
+    (reporter.directory / "status.partial").mkdir(parents=True)
+    (reporter.directory / "history").touch()
+    messages = recent_messages(topic, seed=4)
+    run_until_done(session, reporter, messages)
+    assert reporter.status()["watermarkMs"] is None
+    check(reporter, topic, messages)
+
+
 def run_until_done(session: SparkSession, reporter: Reporter, messages: list[Message]) -> None:
     """Let Spark run until it has read everything."""
     reporter.publish(messages)
@@ -169,11 +184,45 @@ def test_a_job_that_is_refused_ends_with_an_error(reporter: Reporter, tmp_path: 
 def test_the_same_job_runs_on_a_cluster(reporter: Reporter, topic: TopicView, cluster: Cluster) -> None:
     messages = recent_messages(topic, seed=6)
     reporter.publish(messages[:150])
-    job = reporter.start(master=cluster.master, max_messages=40)
+    job = reporter.start(master=cluster.master, max_messages=40, conf="spark.cores.max=2")
     wait_for(lambda: reporter.status()["batchId"] >= 1, "some micro-batches")
-    assert sum(worker["coresused"] for worker in cluster.status()["workers"]) == 2
+    assert cores_used(cluster) == 2
     reporter.publish(messages[150:])
     reporter.wait_for_watermark(expected_watermark(messages))
     check(reporter, topic, messages)
     job.send_signal(signal.SIGTERM)
     assert job.wait(WAIT_SECONDS) == 0
+
+
+@pytest.mark.slow
+def test_it_leaves_a_clusters_cores_to_batch_jobs(
+    reporter: Reporter, topic: TopicView, cluster: Cluster, java: dict[str, str], tmp_path: Path
+) -> None:
+    reporter.publish(recent_messages(topic, seed=7))
+    job = reporter.start(master=cluster.master)
+    wait_for(lambda: reporter.status()["batchId"] >= 0, "a micro-batch")
+    assert cores_used(cluster) == 1
+    minutes = [minute("public/default/a", 0, number, 60.0) for number in range(2)]
+    history = record(tmp_path / "minutes", minutes[:1], minutes[1:])
+    compaction = subprocess.run(
+        (
+            sys.executable,
+            "-m",
+            "spark.compact",
+            "--history",
+            str(history),
+            "--directory",
+            str(tmp_path / "jobs"),
+        ),
+        env={**os.environ, **java, "SPARK_MASTER": cluster.master},
+        timeout=WAIT_SECONDS,
+        check=False,
+    )
+    assert compaction.returncode == 0
+    assert job.returncode is None
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(WAIT_SECONDS) == 0
+
+
+def cores_used(cluster: Cluster) -> int:
+    return sum(worker["coresused"] for worker in cluster.status()["workers"])
