@@ -24,7 +24,7 @@ from django.utils.functional import cached_property
 
 from scalable.access_models import ACTIONS, Grant, ServiceToken, Tenant
 from scalable.audit_models import AuditEvent
-from scalable.domain.access import Scope
+from scalable.domain.access import Scope, role_of_user
 from scalable.domain.errors import Forbidden, ReadOnly, ScalableError
 from scalable.services import auditing, grants, tenants, tokens
 from scalable.store.audit import Sorted, values_of
@@ -153,7 +153,7 @@ class AuditedGroupAdmin(Audited, GroupAdmin):
 
 
 def _actor(request: HttpRequest) -> str:
-    return f"user:{request.user.get_username()}"
+    return role_of_user(request.user.get_username())
 
 
 def _try(call: Callable[[], None]) -> None:

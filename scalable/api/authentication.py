@@ -13,7 +13,7 @@ from scalable.api.doors import Door
 from scalable.api.errors import AUTHENTICATE_HEADER
 from scalable.api.observing import ACTOR
 from scalable.api.rates import counted_address, rates
-from scalable.domain.access import Scope, Subject
+from scalable.domain.access import Scope, Subject, role_of_user
 from scalable.domain.errors import Unauthenticated
 from scalable.services import access
 
@@ -67,7 +67,8 @@ def subject_of_user(user: "TokenUser | AbstractBaseUser | AnonymousUser") -> Sub
         return user.subject
     if not user.is_authenticated or not user.is_active:
         return None
-    return Subject(f"user:{user.get_username()}", superuser=bool(getattr(user, "is_superuser", False)))
+    role = role_of_user(user.get_username())
+    return Subject(role, superuser=bool(getattr(user, "is_superuser", False)))
 
 
 class HasRight(BasePermission):

@@ -118,8 +118,8 @@ class Doorkeeper:
             return
         if state is None or state.auth_hash != session.auth_hash:
             self._turn_out(guest, Unauthenticated(problem="the login has ended"))
-        elif state.superuser != shown.subject.superuser:
-            self._turn_out(guest, Unauthenticated(problem="the user's standing has changed"))
+        elif (state.role, state.superuser) != (shown.subject.role, shown.subject.superuser):
+            self._turn_out(guest, Unauthenticated(problem="the user's name or standing has changed"))
 
     def _turn_out(self, guest: Guest, error: ScalableError) -> None:
         logger.info("A socket is closed: %s", error.reason)

@@ -14,6 +14,11 @@ SYSTEM_TENANT = "system"
 """Its topics belong to the product's own machinery alone."""
 
 
+def role_of_user(name: str) -> str:
+    """The role of a user of the dashboard, to which grants are made."""
+    return f"user:{name}"
+
+
 class Right(StrEnum):
     """What a door asks for: the first four in the scope that its path names, the others as such."""
 

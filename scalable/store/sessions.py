@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
 
+from scalable.domain.access import role_of_user
 from scalable.store.clock import ClockTimestamp
 
 
@@ -13,7 +14,7 @@ from scalable.store.clock import ClockTimestamp
 class SessionState:
     """A session that is alive, as far as its user goes."""
 
-    username: str
+    role: str
     superuser: bool
     auth_hash: str
 
@@ -24,7 +25,9 @@ def living_sessions(users: Mapping[str, str]) -> dict[str, SessionState]:
     alive = set(keys.values_list("session_key", flat=True))
     active = get_user_model()._default_manager.filter(pk__in=set(users.values()), is_active=True)
     states = {
-        str(user.pk): SessionState(user.get_username(), user.is_superuser, user.get_session_auth_hash())
+        str(user.pk): SessionState(
+            role_of_user(user.get_username()), user.is_superuser, user.get_session_auth_hash()
+        )
         for user in active
     }
     return {key: states[user] for key, user in users.items() if key in alive and user in states}

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
@@ -183,28 +183,38 @@ async def page_socket(node: LiveNode, session: SessionStore) -> AsyncIterator[Pe
         yield peer
 
 
-def change_password(user: User) -> None:
+def change_password(user: User, session: SessionStore) -> None:
     user.set_password("second")
     user.save()
 
 
-def make_ordinary(user: User) -> None:
-    User.objects.filter(pk=user.pk).update(is_superuser=False)
+def update(**fields: object) -> Callable[[User, SessionStore], object]:
+    """Change columns of the user's row."""
+    return lambda user, session: User.objects.filter(pk=user.pk).update(**fields)
+
+
+ENDS_OF_A_LOGIN: dict[str, Callable[[User, SessionStore], object]] = {
+    "leaver": lambda user, session: session.flush(),
+    "changer": change_password,
+    "loser": update(is_superuser=False),
+    "renamed": update(username="other"),
+    "inactive": update(is_active=False),
+    "deleted": lambda user, session: user.delete(),
+}
 
 
 async def test_the_end_of_a_login_closes_its_sockets(processes: ProcessFactory) -> None:
     node = processes.node(SCALABLE_NODE_URL=settings.SCALABLE_NODE_URL)  # which names the cookie
     await ask(create, NAME)
-    logins = {name: await ask(log_in, name) for name in ("leaver", "changer", "loser", "stayer")}
+    logins = {name: await ask(log_in, name) for name in (*ENDS_OF_A_LOGIN, "stayer")}
     async with AsyncExitStack() as open_sockets:
         peers = {
             name: await open_sockets.enter_async_context(page_socket(node, session))
             for name, (_, session) in logins.items()
         }
-        await ask(logins["leaver"][1].flush)
-        await ask(change_password, logins["changer"][0])
-        await ask(make_ordinary, logins["loser"][0])
-        for name in ("leaver", "changer", "loser"):
+        for name, end in ENDS_OF_A_LOGIN.items():
+            await ask(end, *logins[name])
+        for name in ENDS_OF_A_LOGIN:
             await ends_with(peers[name], 4401, "unauthenticated")
         await ask(split, NAME, 0)
         assert isinstance(await peers["stayer"].receive(), Delta)
