@@ -133,10 +133,13 @@ if (_most := min(SCALABLE_MAX_FRAME_BYTES, MAX_BATCH_BYTES) * 7 // 8) < SCALABLE
 SCALABLE_PRODUCE_PERMITS = given.whole("SCALABLE_PRODUCE_PERMITS", 64, least=1)
 SCALABLE_CONSUME_MAX_PERMITS = given.whole("SCALABLE_CONSUME_MAX_PERMITS", 10_000, least=1)
 SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS = given.number("SCALABLE_QUEUE_ACK_TIMEOUT_SECONDS", 30, least=0.01)
+SCALABLE_REQUEST_HEAD_SECONDS = given.number("SCALABLE_REQUEST_HEAD_SECONDS", 30, least=0.01)
+SCALABLE_REQUEST_BODY_SECONDS = given.number("SCALABLE_REQUEST_BODY_SECONDS", 30, least=0.01)
 SCALABLE_SOCKET_HELLO_SECONDS = given.number("SCALABLE_SOCKET_HELLO_SECONDS", 10, least=0.01)
 SCALABLE_SOCKET_SEND_SECONDS = given.number("SCALABLE_SOCKET_SEND_SECONDS", 10, least=0.01)
 SCALABLE_WATCH_QUEUE_FRAMES = given.whole("SCALABLE_WATCH_QUEUE_FRAMES", 64, least=1)
 SCALABLE_EXECUTOR_THREADS = given.whole("SCALABLE_EXECUTOR_THREADS", 8, least=1)
+SCALABLE_REQUEST_CONNECTIONS = given.whole("SCALABLE_REQUEST_CONNECTIONS", 8, least=1)
 _segments_database_url = given.server("SCALABLE_SEGMENTS_DATABASE_URL", "", ("postgresql", "postgres"))
 SCALABLE_SEGMENT_PORT = "external" if _segments_database_url else "embedded"
 SCALABLE_REDIS_URL = given.server("REDIS_URL", "redis://127.0.0.1:6379/0", ("redis", "rediss"))
@@ -199,12 +202,12 @@ TEMPLATES = [
     },
 ]
 
-# The pool serves the executor's threads and Django's own request threads. Without DATABASE_URL there is
-# nothing to serve: a pool would only make tooling wait for a server that is not there.
+# The pool serves the executor's threads, which keep theirs, and Django's request threads. Without
+# DATABASE_URL there is nothing to serve: a pool would only make tooling wait for a server that is not there.
 DATABASES = {
     "default": _database(
         _database_url or "postgresql://127.0.0.1/scalable",
-        pool_size=SCALABLE_EXECUTOR_THREADS + 2 if _database_url else 0,
+        pool_size=SCALABLE_EXECUTOR_THREADS + SCALABLE_REQUEST_CONNECTIONS if _database_url else 0,
     ),
 }
 if _segments_database_url:

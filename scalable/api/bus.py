@@ -5,15 +5,10 @@ The publishing thread coalesces what is committed while a message is under way, 
 """
 
 import asyncio
-import atexit
 import logging
-import os
-import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -36,6 +31,7 @@ from scalable.api.hub import (
     subscription_key,
     topic_key,
 )
+from scalable.sender import Sender
 
 logger = logging.getLogger(__name__)
 
@@ -166,64 +162,24 @@ def _foreign_keys(data: bytes) -> list[str]:
     return [] if message.origin == _publisher.origin else message.keys
 
 
-class Publisher:
-    """The thread that publishes; started with the first notice of a process."""
+class Publisher(Sender[str]):
+    """Publishes the keys that fired here."""
 
     def __init__(self) -> None:
-        self.reset()
+        super().__init__("notices", most=PENDING_KEYS_MAX, goodbye_seconds=PUBLISH_TIMEOUT_SECONDS)
 
     def reset(self) -> None:
-        """Begin anew, as after a fork, which leaves no thread behind."""
+        """Begin anew, under another name."""
+        super().reset()
         self.origin = uuid.uuid4().hex
-        self._pending: dict[str, None] = {}
-        self._wake = threading.Condition()
-        self._thread: threading.Thread | None = None
-        self._closing = False
+        self._client: redis.Redis | None = None
         self._failing = False
 
-    @property
-    def pending(self) -> int:
-        """How many keys wait to be published."""
-        return len(self._pending)
-
-    def offer(self, fired: Iterable[str]) -> None:
-        """Publish keys soon; beyond the bound they are dropped, as any hint may be."""
-        with self._wake:
-            room = PENDING_KEYS_MAX - len(self._pending)
-            self._pending.update(dict.fromkeys(islice(fired, room)))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="notices", daemon=True)
-                self._thread.start()
-            self._wake.notify()
-
-    def close(self) -> None:
-        """Publish what is left, within the time-out of one message."""
-        with self._wake:
-            thread, self._closing = self._thread, True
-            self._wake.notify()
-        if thread is not None:
-            thread.join(PUBLISH_TIMEOUT_SECONDS)
-
-    def _run(self) -> None:
-        client = redis.Redis.from_url(
-            settings.SCALABLE_REDIS_URL,
-            socket_timeout=PUBLISH_TIMEOUT_SECONDS,
-            socket_connect_timeout=PUBLISH_TIMEOUT_SECONDS,
-            retry=Retry(NoBackoff(), 1),
-        )
-        while (fired := self._take()) is not None:
-            self._send(client, fired)
-        client.close()
-
-    def _take(self) -> list[str] | None:
-        with self._wake:
-            self._wake.wait_for(lambda: self._pending or self._closing)
-            fired, self._pending = list(self._pending), {}
-        return fired or None
-
-    def _send(self, client: redis.Redis, fired: list[str]) -> None:
+    def send(self, things: Sequence[str]) -> None:
+        """Publish keys in one message; the first of several failures is logged."""
         try:
-            client.publish(channel(), msgspec.json.encode(Message(self.origin, fired)))
+            message = Message(self.origin, list(things))
+            self._connected().publish(channel(), msgspec.json.encode(message))
             self._failing = False
         except (redis.RedisError, OSError) as error:
             if not self._failing:
@@ -232,7 +188,16 @@ class Publisher:
                 )
             self._failing = True
 
+    def _connected(self) -> redis.Redis:
+        if self._client is None:
+            self._client = redis.Redis.from_url(
+                settings.SCALABLE_REDIS_URL,
+                socket_timeout=PUBLISH_TIMEOUT_SECONDS,
+                socket_connect_timeout=PUBLISH_TIMEOUT_SECONDS,
+                retry=Retry(NoBackoff(), 1),
+            )
+        return self._client
+
 
 _publisher = Publisher()
-os.register_at_fork(after_in_child=partial(Publisher.reset, _publisher))
-atexit.register(_publisher.close)
+_publisher.at_home()

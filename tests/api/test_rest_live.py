@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
+from django.db import connection, transaction
 
+from tests.locks import until_somebody_waits_for_a_lock
 from tests.processes import LiveNode, ProcessFactory
 
 PATH = "/admin/v2/scalable/public/default/waited"
@@ -106,6 +109,21 @@ def test_those_who_wait_are_bounded_and_hold_no_connection(processes: ProcessFac
     statuses = asyncio.run(asyncio.wait_for(scenario(), 60))
     assert statuses.count(429) == 6
     assert statuses.count(202) == 64
+
+
+def test_requests_that_wait_for_a_lock_leave_connections_to_others(processes: ProcessFactory) -> None:
+    node = processes.node(
+        SCALABLE_EXECUTOR_THREADS="1", SCALABLE_REQUEST_CONNECTIONS="4", SCALABLE_LOCK_TIMEOUT_MS="60000"
+    )
+    with client_of(node) as client, ThreadPoolExecutor(3) as threads:
+        client.put(PATH)
+        with transaction.atomic():
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT FROM scalable_topic FOR UPDATE")
+            waiting = [threads.submit(client.put, f"{PATH}/properties", json={}) for _ in range(3)]
+            until_somebody_waits_for_a_lock(count=3)
+            assert client.get(PATH).status_code == 200
+        assert {each.result().status_code for each in waiting} == {204}
 
 
 def test_a_large_body_is_refused_before_it_is_taken_in(admin: httpx.Client) -> None:

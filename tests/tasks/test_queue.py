@@ -1,10 +1,12 @@
 """The queue: what is committed reaches a worker by itself, and a broker that is down loses nothing."""
 
+import signal
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 from django.db import transaction
 
@@ -29,6 +31,8 @@ from tests.topology import ACTOR, append_everywhere, layout_of, make_topic, read
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
+ANSWER_SECONDS = 60.0
+"""A slow machine may take so long for one answer; who waits for the broker waits for ever."""
 REQUEST_A_SPLIT = """
 import django
 django.setup()
@@ -132,6 +136,24 @@ def test_a_worker_outlasts_a_broker_that_dies_while_it_works(
     _queue(broker.url, merge)
     until(partial(succeeded, merge), what="the merge, by the same worker")
     assert worker.returncode is None
+
+
+def test_a_broker_that_hangs_holds_up_no_request(processes: ProcessFactory, tmp_path: Path) -> None:
+    topic = make_topic("hung", segments=16)
+    broker = embedded_valkey(directory=tmp_path / "broker", durable=False)
+    hung = processes.run(broker.spec)
+    node = processes.node(REDIS_URL=broker.url)
+    path = f"/admin/v2/scalable/public/default/{topic.name.name}"
+    hung.send_signal(signal.SIGSTOP)
+    with httpx.Client(
+        base_url=node.url, headers=node.headers, timeout=ANSWER_SECONDS, trust_env=False
+    ) as client:
+        for segment_id in range(16):
+            answer = client.post(f"{path}/split/{segment_id}", headers={"Prefer": "respond-async"})
+            assert answer.status_code == 202
+    hung.send_signal(signal.SIGCONT)
+    processes.worker(REDIS_URL=broker.url)
+    until(lambda: len(layout_of(topic).active) > 16, what="a split, by what was queued meanwhile")
 
 
 def _queue(broker_url: str, operation_id: str) -> None:
