@@ -26,7 +26,7 @@ from scalable.access_models import ACTIONS, Grant, ServiceToken, Tenant
 from scalable.audit_models import AuditEvent
 from scalable.domain.access import Scope, role_of_user
 from scalable.domain.errors import Forbidden, ReadOnly, ScalableError
-from scalable.services import auditing, grants, tenants, tokens
+from scalable.services import auditing, grants, roles, tenants, tokens
 from scalable.store.audit import Sorted, values_of
 
 if TYPE_CHECKING:  # Django's own classes take no type arguments
@@ -144,7 +144,29 @@ def _changed_fields(message: Any) -> list[str]:
 
 @admin.register(User, site=site)
 class AuditedUserAdmin(Audited, Users):
-    """Users of the dashboard."""
+    """Users of the dashboard; what was granted to them goes with them, and follows a new name."""
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        former = _lock_roles(User.objects.filter(pk=obj.pk))
+        super().save_model(request, obj, form, change)
+        name = role_of_user(obj.get_username())
+        for role in former:
+            if role != name:
+                roles.rename(role=role, to=name, actor=_actor(request))
+
+    def delete_model(self, request: HttpRequest, obj: User) -> None:
+        self.delete_queryset(request, User.objects.filter(pk=obj.pk))
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
+        former = _lock_roles(queryset)
+        super().delete_queryset(request, queryset)
+        roles.forget(roles=former, actor=_actor(request))
+
+
+def _lock_roles(users: QuerySet[User]) -> list[str]:
+    """The roles of users, who get no other names until the transaction ends."""
+    rows = User.objects.select_for_update().filter(pk__in=users.values("pk")).order_by("pk")
+    return [role_of_user(name) for name in rows.values_list("username", flat=True)]
 
 
 @admin.register(Group, site=site)
@@ -243,8 +265,8 @@ class TenantForm(ModelForm):
         cleaned = super().clean() or {}
         if not self.errors:
             row: Any = self.instance
-            roles = cleaned["admin_roles"]
-            _try(lambda: tenants.update_tenant(tenant=row.name, admin_roles=roles, actor="a form"))
+            chosen = cleaned["admin_roles"]
+            _try(lambda: tenants.update_tenant(tenant=row.name, admin_roles=chosen, actor="a form"))
         return cleaned
 
 
@@ -261,8 +283,8 @@ class TenantAdmin(MadeElsewhere):
         return False
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
-        roles = form.cleaned_data["admin_roles"]
-        tenants.update_tenant(tenant=obj.name, admin_roles=roles, actor=_actor(request))
+        chosen = form.cleaned_data["admin_roles"]
+        tenants.update_tenant(tenant=obj.name, admin_roles=chosen, actor=_actor(request))
 
 
 class ReadOnlyAdmin(MadeElsewhere):

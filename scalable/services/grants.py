@@ -46,10 +46,7 @@ def grant(*, scope: Scope, role: str, actions: Collection[str], actor: str) -> N
         if not store.has_grant(scope, role):
             _check_room(scope)
         before = store.grants_at(scope).get(role)
-        store.put_grant(scope, role, rights)
-        auditing.record(
-            "grant.set", _named(scope, role), actor=actor, before=_actions(before), after=_actions(rights)
-        )
+        _put(scope, role, rights, before, actor)
         rules.changed()
 
 
@@ -66,10 +63,33 @@ def revoke(*, scope: Scope, role: str, actor: str) -> None:
             rules.changed()
 
 
+def hand_on(*, scope: Scope, role: str, heir: str | None, actor: str) -> None:
+    """Take away what a role was granted in exactly this scope; its heir, if any, has it from now on, too."""
+    with transaction.atomic():
+        before = store.grants_at(scope)
+        if heir is None or heir in before:
+            store.delete_grant(scope, role)
+        else:
+            store.rename_grant(scope, role, heir)
+        auditing.record("grant.remove", _named(scope, role), actor=actor, before=_actions(before[role]))
+        if heir is not None:
+            _put(scope, heir, before[role] | before.get(heir, frozenset()), before.get(heir), actor)
+        rules.changed()
+
+
 def forget(*, scope: Scope) -> None:
     """Take away all grants in a scope that is deleted: who makes the name anew grants anew."""
     if store.delete_grants_within(scope):
         rules.changed()
+
+
+def _put(
+    scope: Scope, role: str, rights: frozenset[Right], before: frozenset[Right] | None, actor: str
+) -> None:
+    store.put_grant(scope, role, rights)
+    auditing.record(
+        "grant.set", _named(scope, role), actor=actor, before=_actions(before), after=_actions(rights)
+    )
 
 
 def _named(scope: Scope, role: str) -> str:

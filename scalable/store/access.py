@@ -1,7 +1,7 @@
 """Rows of access: grants by scope, tenants' admin roles, revoked tokens, and the stamp of their changes."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -87,6 +87,20 @@ def put_grant(scope: Scope, role: str, actions: Iterable[Right]) -> None:
 def delete_grant(scope: Scope, role: str) -> bool:
     """Take away what a role was granted in exactly this scope; False when that was nothing."""
     return bool(_at(scope).filter(role=role).delete()[0])
+
+
+def rename_grant(scope: Scope, role: str, heir: str) -> None:
+    """Give what a role was granted in exactly this scope to another one, which was granted nothing there.
+
+    The row stays the same one: whoever deletes the scope at this moment deletes it, too.
+    """
+    _at(scope).filter(role=role).update(role=heir)
+
+
+def lock_grants_of(roles: Collection[str]) -> list[tuple[Scope, str]]:
+    """Lock all that these roles were granted until the transaction ends: in which scope, and to whom."""
+    rows = Grant.objects.select_for_update().filter(role__in=list(roles)).order_by("pk")
+    return [(Scope(row.tenant, row.namespace, row.topic), row.role) for row in rows]
 
 
 def delete_grants_within(scope: Scope) -> bool:

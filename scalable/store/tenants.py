@@ -3,7 +3,9 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from scalable.access_models import Tenant
+from django.db.models import Q
+
+from scalable.access_models import Grant, Tenant
 from scalable.domain.errors import TenantNotFound
 from scalable.models import Namespace
 from scalable.store.clock import ClockTimestamp, milliseconds
@@ -43,6 +45,13 @@ def lock(name: str) -> TenantView:
     if row is None:
         raise TenantNotFound(tenant=name)
     return _view(row)
+
+
+def lock_of_roles(roles: Collection[str]) -> list[TenantView]:
+    """Lock the tenants that any of these roles administers or was granted anything in, by name."""
+    granted = Grant.objects.filter(role__in=list(roles)).values("tenant")
+    concerned = Q(admin_roles__overlap=list(roles)) | Q(name__in=granted)
+    return [_view(row) for row in Tenant.objects.select_for_update().filter(concerned).order_by("name")]
 
 
 def hold(name: str) -> None:

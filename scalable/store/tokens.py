@@ -1,5 +1,6 @@
 """Rows of tokens that were given out; the tokens themselves are kept nowhere."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,6 +56,12 @@ def revoke(token_id: str) -> tuple[TokenView, bool]:
     if row is None:
         raise TokenNotFound(token_id=token_id)
     return _view(row), bool(revoked)
+
+
+def lock_of_roles(roles: Collection[str]) -> list[str]:
+    """Lock the tokens of these roles that were not revoked until the transaction ends, and give their ids."""
+    rows = ServiceToken.objects.select_for_update().filter(role__in=list(roles), revoked_at=None)
+    return list(rows.order_by("pk").values_list("token_id", flat=True))
 
 
 def forget_expired(*, before: datetime) -> int:

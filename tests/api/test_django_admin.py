@@ -1,7 +1,7 @@
 """Django's admin: for superusers alone, through the services, with the audit to be read and nothing more."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -20,11 +20,13 @@ from scalable.audit_models import AuditEvent
 from scalable.cli import command as command_line
 from scalable.domain.access import Right, Scope, Subject
 from scalable.domain.errors import Unauthenticated
-from scalable.services import access, auditing, grants, tokens
+from scalable.services import access, auditing, grants, tenants, tokens
+from scalable.services.rules import rules
 
 ROOT = "/manage/"
 PARTS = {"<path:object_id>": "1", "<id>": "1", "<app_label>": "scalable"}
 LEADING_AWAY = {f"{ROOT}login/", f"{ROOT}logout/"}
+USERS = f"{ROOT}auth/user/"
 GRANTS = f"{ROOT}scalable/grant/"
 TOPIC = Scope("public", "default", "orders")
 
@@ -121,6 +123,47 @@ def test_users_are_audited_without_their_passwords(ada: Client) -> None:
     assert "password 1" not in str(list(events.values()))
     assert ada.post(f"{ROOT}auth/group/add/", {"name": "operators"}).status_code == 302
     assert AuditEvent.objects.filter(action="group.create", target="groups/operators").exists()
+
+
+def delete_one(ada: Client, bob: User) -> None:
+    answer = ada.post(f"{USERS}{bob.pk}/delete/", {"post": "yes"})
+    assert answer.status_code == 302
+
+
+def delete_chosen(ada: Client, bob: User) -> None:
+    carl = User.objects.create_user("carl")
+    chosen = {"action": "delete_selected", "_selected_action": [bob.pk, carl.pk], "post": "yes"}
+    assert ada.post(USERS, chosen).status_code == 302
+
+
+def rename(ada: Client, bob: User, name: str = "robert") -> None:
+    fields = {"username": name, "is_active": "on", "date_joined_0": "2026-01-01", "date_joined_1": "00:00:00"}
+    assert ada.post(f"{USERS}{bob.pk}/change/", fields).status_code == 302
+
+
+@pytest.mark.parametrize("leave", [delete_one, delete_chosen, rename])
+def test_the_next_user_of_a_name_has_nothing_of_the_former_one(
+    ada: Client, leave: Callable[[Client, User], None]
+) -> None:
+    bob = User.objects.create_user("bob")
+    grants.grant(scope=TOPIC, role="user:bob", actions=["consume"], actor="test")
+    grants.grant(scope=TOPIC, role="user:carla", actions=["consume"], actor="test")
+    tenants.update_tenant(tenant="public", admin_roles=["user:bob", "user:carla"], actor="test")
+    leave(ada, bob)
+    assert not User.objects.filter(username="bob").exists()
+    left = [role for role in ("user:bob", "user:carl", "user:carla") if role in rules.refresh().grants]
+    assert left == ["user:carla"]
+    told = AuditEvent.objects.filter(action="grant.remove").values_list("actor", "target")
+    assert list(told) == [("user:ada", "public/default/orders/permissions/user:bob")]
+
+
+def test_what_was_granted_follows_a_new_name_and_stays_with_an_old_one(ada: Client) -> None:
+    bob = User.objects.create_user("bob")
+    grants.grant(scope=TOPIC, role="user:bob", actions=["consume"], actor="test")
+    rename(ada, bob, "bob")
+    assert access.may(subject=Subject("user:bob"), right=Right.CONSUME, scope=TOPIC)
+    rename(ada, bob)
+    assert access.may(subject=Subject("user:robert"), right=Right.CONSUME, scope=TOPIC)
 
 
 @pytest.mark.parametrize(

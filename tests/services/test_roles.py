@@ -1,0 +1,113 @@
+"""Roles of users who go or get another name: nothing waits for the next one of that name."""
+
+from collections.abc import Callable
+
+import pytest
+from django.db import connection
+
+from scalable.audit_models import AuditEvent
+from scalable.domain.access import Right, Scope, Subject
+from scalable.domain.errors import InvalidName, Unauthenticated
+from scalable.services import access, grants, namespaces, roles, tenants, tokens
+from scalable.services.rules import rules
+
+pytestmark = pytest.mark.django_db
+
+ACTOR = "test"
+LEAVER, HEIR, OTHER = "user:leaver", "user:heir", "user:other"
+TENANT = Scope("public")
+NAMESPACE = Scope("public", "default")
+TOPIC = Scope("public", "default", "not made yet")
+ELSEWHERE = Scope("acme", "shop")
+OUTLIVES = {"scalable_servicetoken", "scalable_auditevent"}
+"""Where a role is named for ever: tokens that were revoked, and the audit."""
+COLUMNS_OF_TEXT = """
+SELECT table_name, column_name FROM information_schema.columns
+WHERE table_schema = current_schema()
+    AND (data_type IN ('text', 'character varying', 'jsonb') OR udt_name = '_varchar')
+"""
+
+
+@pytest.fixture(autouse=True)
+def given() -> None:
+    """All that a role can have, and beside it roles that have some of it, too."""
+    tenants.create_tenant(tenant="acme", admin_roles=[LEAVER, OTHER], actor=ACTOR)
+    tenants.create_tenant(tenant="bolt", admin_roles=[LEAVER], actor=ACTOR)
+    namespaces.create_namespace(tenant="acme", namespace="shop", actor=ACTOR)
+    for scope in (TENANT, NAMESPACE, TOPIC, ELSEWHERE):
+        grants.grant(scope=scope, role=LEAVER, actions=["produce"], actor=ACTOR)
+    for role in (HEIR, OTHER):
+        grants.grant(scope=TOPIC, role=role, actions=["consume"], actor=ACTOR)
+
+
+def has(role: str) -> dict[Scope, set[Right]]:
+    """What a role may do by the rules as they are read by every node."""
+    return {scope: set(rights) for scope, rights in rules.refresh().grants.get(role, {}).items()}
+
+
+def tables_with(role: str) -> set[str]:
+    """The tables of the whole database in which the role is named."""
+    found = set()
+    with connection.cursor() as cursor:
+        cursor.execute(COLUMNS_OF_TEXT)
+        for table, column in cursor.fetchall():
+            cursor.execute(f'SELECT 1 FROM "{table}" WHERE strpos("{column}"::text, %s) > 0 LIMIT 1', [role])
+            if cursor.fetchone():
+                found.add(table)
+    return found
+
+
+def forget() -> None:
+    roles.forget(roles=[LEAVER, "user:never-had-any"], actor=ACTOR)
+
+
+def rename() -> None:
+    roles.rename(role=LEAVER, to=HEIR, actor=ACTOR)
+
+
+@pytest.mark.parametrize("leave", [forget, rename])
+def test_nothing_of_a_role_waits_for_the_next_one_of_its_name(leave: Callable[[], None]) -> None:
+    issued = tokens.issue_token(role=LEAVER, actor=ACTOR)
+    others = tokens.issue_token(role=OTHER, actor=ACTOR)
+    assert tables_with(LEAVER) == {"scalable_grant", "scalable_tenant", *OUTLIVES}
+    before = has(OTHER)
+    leave()
+    assert tables_with(LEAVER) == OUTLIVES
+    assert has(LEAVER) == {}
+    with pytest.raises(Unauthenticated, match="revoked"):
+        access.authenticate(token=issued.token)
+    assert has(OTHER) == before
+    assert access.authenticate(token=others.token).role == OTHER
+
+
+def test_a_new_name_has_what_the_former_one_had_beside_its_own() -> None:
+    had = has(LEAVER)
+    rename()
+    assert has(HEIR) == {**had, TOPIC: {Right.PRODUCE, Right.CONSUME}}
+    assert tenants.get_tenant(tenant="acme").admin_roles == tuple(sorted((HEIR, OTHER)))
+    assert access.may(subject=Subject(HEIR), right=Right.ADMIN, scope=Scope("bolt"))
+
+
+@pytest.mark.parametrize("leave", [forget, rename])
+def test_each_change_is_in_the_audit(leave: Callable[[], None]) -> None:
+    issued = tokens.issue_token(role=LEAVER, actor=ACTOR)
+    last = AuditEvent.objects.latest("pk").pk
+    leave()
+    events = AuditEvent.objects.filter(pk__gt=last, actor=ACTOR).values_list("action", "target")
+    places = ["public", "public/default", "public/default/not made yet", "acme/shop"]
+    expected = [
+        ("tenant.update", "acme"),
+        ("tenant.update", "bolt"),
+        ("token.revoke", f"tokens/{issued.token_id}"),
+    ]
+    expected += [("grant.remove", f"{place}/permissions/{LEAVER}") for place in places]
+    if leave is rename:
+        expected += [("grant.set", f"{place}/permissions/{HEIR}") for place in places]
+    assert sorted(events) == sorted(expected)
+
+
+def test_a_name_that_no_role_can_have_changes_nothing() -> None:
+    had = has(LEAVER)
+    with pytest.raises(InvalidName):
+        roles.rename(role=LEAVER, to="a/b", actor=ACTOR)
+    assert has(LEAVER) == had
