@@ -32,6 +32,12 @@ def server_argv(application: str, *, port: int, tls: Tls | None = None, host: st
     )
 
 
+def node_argv(*, port: int, tls: Tls | None = None, host: str = HOST) -> tuple[str, ...]:
+    """Give the command line of a web node, which lets no request be begun without an end."""
+    server = server_argv("scalable.asgi:application", port=port, tls=tls, host=host)
+    return (*server, "--http", "scalable.api.http_protocol:BoundedHttp")
+
+
 def web_spec(
     *,
     port: int,
@@ -47,7 +53,7 @@ def web_spec(
     url = addresses.local_url(port, tls)
     return ProcessSpec(
         name=name,
-        argv=server_argv("scalable.asgi:application", port=port, tls=tls, host=addresses.host),
+        argv=node_argv(port=port, tls=tls, host=addresses.host),
         environment={
             **SETTINGS,
             "SCALABLE_NODE_URL": url,

@@ -1,6 +1,8 @@
 """A web node as an ASGI application: HTTP by Django, sockets by Channels, and the node's own work."""
 
+import logging
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +21,9 @@ from scalable.api.limits import LimitedBodies  # noqa: E402
 from scalable.api.node import node  # noqa: E402
 from scalable.api.observing import Observed  # noqa: E402
 from scalable.api.sockets.routing import websocket_urlpatterns  # noqa: E402
+
+HTTP_PROTOCOL = "scalable.api.http_protocol"
+logger = logging.getLogger(__name__)
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -46,6 +51,10 @@ if settings.SCALABLE_BEHIND_PROXY:
 
 async def _live(receive: Receive, send: Send) -> None:
     await receive()
+    if HTTP_PROTOCOL not in sys.modules:
+        logger.warning(
+            "Unfinished requests stay open: start the server with --http %s:BoundedHttp", HTTP_PROTOCOL
+        )
     try:
         await node.start()
     except Exception as error:

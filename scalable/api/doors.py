@@ -7,6 +7,7 @@ from typing import Any
 from scalable.api.serializers import Query
 from scalable.domain.access import Level, Right
 from scalable.domain.errors import (
+    BodyTooSlow,
     Forbidden,
     IdempotencyKeyBusy,
     IdempotencyKeyReused,
@@ -14,6 +15,7 @@ from scalable.domain.errors import (
     Internal,
     InvalidName,
     InvalidParameter,
+    MessageTooLarge,
     ReadOnly,
     ScalableError,
     TooManyRequests,
@@ -36,6 +38,9 @@ COMMON_ERRORS: tuple[type[ScalableError], ...] = (
     ReadOnly,
 )
 """What every door may refuse with."""
+
+BODY_ERRORS: tuple[type[ScalableError], ...] = (BodyTooSlow, MessageTooLarge)
+"""What a door may refuse with that reads a body."""
 
 KEY_ERRORS: tuple[type[ScalableError], ...] = (IdempotencyKeyBusy, IdempotencyKeyReused, IdempotencyKeysFull)
 """What a door may refuse with that takes idempotency keys."""

@@ -126,6 +126,7 @@ ANSWERS: dict[str, Answer] = {
     "batch_too_large": Answer(413, 4413),
     "frame_too_large": Answer(413, 4413),
     "message_too_large": Answer(413, 4413),
+    "body_too_slow": Answer(408, 4408),
     "permits_exceeded": Answer(429, 4429),
     "too_many_requests": Answer(429, 4429),
     "reader_too_slow": Answer(503, 4408),

@@ -8,10 +8,10 @@ import uritemplate
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 
-from scalable.api.doors import COMMON_ERRORS, KEY_ERRORS, Door
+from scalable.api.doors import BODY_ERRORS, COMMON_ERRORS, KEY_ERRORS, Door
 from scalable.api.errors import ANSWERS
 from scalable.api.serializers import ErrorBody
-from scalable.domain.errors import MessageTooLarge, ScalableError
+from scalable.domain.errors import ScalableError
 
 JSON_TYPE = "application/json"
 OCTETS_TYPE = "application/octet-stream"
@@ -105,7 +105,7 @@ class DoorSchema(AutoSchema):
 
     def _get_response_bodies(self, direction: Any = "response") -> _Schema:
         bodies = {str(status): self._success(shape) for status, shape in self.door.answers.items()}
-        refusals: tuple[type[ScalableError], ...] = (MessageTooLarge,) if self.door.body is not None else ()
+        refusals = BODY_ERRORS if self.door.body is not None else ()
         refusals += KEY_ERRORS if self.door.takes_keys(str(self.method)) else ()
         for status, errors in _by_status((*COMMON_ERRORS, *refusals, *self.door.errors)).items():
             bodies.setdefault(str(status), self._refusal(errors))

@@ -22,7 +22,7 @@ from launch.java import java_environment
 from launch.logs import RotatingLog
 from launch.ports import free_port
 from launch.process import ROOT, Guard, ManagedProcess, ProcessSpec
-from launch.services import beat_spec, server_argv, serves, worker_spec
+from launch.services import beat_spec, node_argv, serves, worker_spec
 from launch.tls import Tls
 from scalable.client import Admin, Producer
 from tests.docs import deployment as pages
@@ -55,7 +55,7 @@ def test_processes_are_started_as_the_launcher_starts_them(process: str) -> None
     tls = Tls(Path("node.pem"), Path("node.key"))
     environment = {"REDIS_URL": "redis://localhost"}
     ours = {
-        "node": server_argv("scalable.asgi:application", port=1, tls=tls),
+        "node": node_argv(port=1, tls=tls),
         "worker": worker_spec(environment=environment).argv,
         "beat": beat_spec(environment=environment, schedule=Path("beat-schedule")).argv,
     }

@@ -239,6 +239,15 @@ class Forbidden(ScalableError):
     right: str
 
 
+class BodyTooSlow(ScalableError):
+    """Of the request's body {size_bytes} bytes came in {limit_seconds} seconds, and not the rest."""
+
+    code = "body_too_slow"
+    hint_template = "Send the whole body, without pauses."
+    size_bytes: int
+    limit_seconds: float
+
+
 class TooManyRequests(ScalableError):
     """More is asked than the limit of {limit} allows."""
 

@@ -1,0 +1,64 @@
+"""HTTP/1.1 as uvicorn speaks it, for whoever sends a whole head in time; a node names it by `--http`.
+
+The server itself waits for ever for what a connection has begun, and keeps all of it.
+"""
+
+import asyncio
+
+from django.conf import settings
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+LOOSE_BYTES_MAX = 65_536
+"""What may come without a head, or a part of a body, being whole by it: heads and trailers."""
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """Closes a connection that owes the head of a request for too long, or sends one without an end.
+
+    Between two requests it may be idle for the server's own time, too.
+    """
+
+    _deadline: asyncio.TimerHandle | None = None
+    _loose_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._loose_bytes += len(data)
+        super().data_received(data)
+        if self._loose_bytes > LOOSE_BYTES_MAX and not self.transport.is_closing():
+            self.send_400_response("The head of the request is too long.")
+
+    def on_headers_complete(self) -> None:
+        self._loose_bytes = 0
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._loose_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._loose_bytes = 0
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete:  # no other request waits behind this one
+            self._await_head(idle_seconds=self.timeout_keep_alive)
+
+    def _await_head(self, *, idle_seconds: float = 0) -> None:
+        self._stop_waiting()
+        limit_seconds = idle_seconds + settings.SCALABLE_REQUEST_HEAD_SECONDS
+        self._deadline = self.loop.call_later(limit_seconds, self.transport.close)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
