@@ -7,20 +7,28 @@ from functools import cached_property
 from django.db import transaction
 
 from scalable.domain.cursors import bucket_ranges, cursor_name
-from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned, TermSuperseded
+from scalable.domain.errors import (
+    GenerationSuperseded,
+    PositionInvalid,
+    SegmentNotOwned,
+    SegmentStoreMissing,
+    TermSuperseded,
+)
 from scalable.domain.keyspace import FULL_RANGE, HashRange
 from scalable.domain.layout import Layout
 from scalable.domain.names import SegmentName
 from scalable.domain.ownership import Ownership
 from scalable.domain.segment import SegmentState
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
+from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.controller import Leader
+from scalable.services.positions import require_reached
 from scalable.services.settling import Outcome, write_all
 from scalable.store import assigned, checkpoints
 from scalable.store import subscriptions as store
 from scalable.store.assigned import Assigned, AssignedUnit
-from scalable.store.subscriptions import AssignmentVersion
+from scalable.store.subscriptions import AssignmentVersion, SubscriptionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +151,7 @@ class Release:
     position: int | None = None
 
 
-Refusal = SegmentNotOwned | GenerationSuperseded
+Refusal = SegmentNotOwned | GenerationSuperseded | PositionInvalid | SegmentStoreMissing
 
 
 def release_segments(*, subscription_id: int, releases: Sequence[Release]) -> list[Refusal | None]:
@@ -153,27 +161,35 @@ def release_segments(*, subscription_id: int, releases: Sequence[Release]) -> li
         known = store.ownerships(subscription_id)
         layout = store.read_layout(subscription.incarnation)
         after = dict(known.owned)
-        refusals = [_release(after, layout, release) for release in releases]
-        for release, refusal in zip(releases, refusals, strict=True):
-            stopped = release.position if refusal is None else None
-            if stopped is not None and subscription.type is SubscriptionType.CHECKPOINT:
-                checkpoints.write_position(subscription_id, release.segment_id, stopped)
+        refusals = [_release(subscription, after, layout, release) for release in releases]
         write_all([Outcome(subscription, layout, known, after, known.drained)])
         return refusals
 
 
-def _release(after: dict[BucketKey, Ownership], layout: Layout, release: Release) -> Refusal | None:
+def _release(
+    subscription: SubscriptionView, after: dict[BucketKey, Ownership], layout: Layout, release: Release
+) -> Refusal | None:
     key = BucketKey(release.segment_id, release.bucket)
     owned = after.get(key)
     if owned is None or key.segment_id not in layout.segments:
         return SegmentNotOwned(consumer=release.consumer, segment_id=key.segment_id)
     try:
-        after[key] = owned.released(
+        passed_on = owned.released(
             segment_id=key.segment_id, consumer=release.consumer, generation=release.generation
         )
-    except (SegmentNotOwned, GenerationSuperseded) as refusal:
+        _note_stop(subscription, release)
+    except (SegmentNotOwned, GenerationSuperseded, PositionInvalid, SegmentStoreMissing) as refusal:
         return refusal
+    after[key] = passed_on
     return None
+
+
+def _note_stop(subscription: SubscriptionView, release: Release) -> None:
+    """Keep where a member of a CHECKPOINT group stopped; raises PositionInvalid, SegmentStoreMissing."""
+    if release.position is None or subscription.type is not SubscriptionType.CHECKPOINT:
+        return
+    require_reached(SegmentKey(subscription.incarnation, release.segment_id), release.position)
+    checkpoints.write_position(subscription.subscription_id, release.segment_id, release.position)
 
 
 # Being told.

@@ -26,6 +26,7 @@ from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.controller import Leader, find_or_create, register_consumer, require
 from scalable.services.cursors import Cursor, Move, moving_cursors
+from scalable.services.positions import require_reached
 from scalable.services.settling import settle_locked, sought
 from scalable.store import checkpoints as store
 from scalable.store import subscriptions, topics
@@ -59,7 +60,7 @@ def report_end(
         if segment_id in known.drained and owned.generation == generation:
             return
         _require_owner(owned, consumer=consumer, segment_id=segment_id, generation=generation)
-        stats = segment_port().stats(SegmentKey(locked.incarnation, segment_id))
+        stats = require_reached(SegmentKey(locked.incarnation, segment_id), position)
         if not stats.terminated or position < stats.end_offset:
             problem = f"the segment is not read to its end, {stats.end_offset}, or not sealed"
             raise PositionInvalid(segment_id=segment_id, position=position, problem=problem)

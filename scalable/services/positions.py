@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from scalable.domain.errors import InvalidParameter, PositionInvalid, SegmentNotFound, SegmentStoreMissing
-from scalable.segments.port import SegmentKey
+from scalable.segments.port import SegmentKey, SegmentStats
 from scalable.segments.registry import segment_port
 from scalable.store.topics import TopicView
 
@@ -72,6 +72,18 @@ def extents_of(topic: TopicView) -> dict[int, Extent]:
             continue
         found[segment_id] = Extent(stats.start_offset, stats.end_offset)
     return found
+
+
+def require_reached(key: SegmentKey, position: int) -> SegmentStats:
+    """Refuse a place to go on from that lies behind a segment's end, and give the segment's offsets.
+
+    One below the start is fine: reading goes on at the start. Raises PositionInvalid, SegmentStoreMissing.
+    """
+    stats = segment_port().stats(key)
+    if position > stats.end_offset:
+        problem = f"the segment ends at {stats.end_offset}"
+        raise PositionInvalid(segment_id=key.segment_id, position=position, problem=problem)
+    return stats
 
 
 def _at_time(topic: TopicView, extents: Mapping[int, Extent], time_ms: int) -> dict[int, int]:

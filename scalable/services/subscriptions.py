@@ -23,7 +23,7 @@ from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services import auditing
 from scalable.services.cursors import create_cursors, delete_cursors
-from scalable.services.positions import Start, extents_of, positions_of_start
+from scalable.services.positions import Start, extents_of, positions_of_start, require_reached
 from scalable.services.settling import find_bucket, find_cursor_of
 from scalable.store import checkpoints, topics
 from scalable.store import subscriptions as store
@@ -160,11 +160,18 @@ def _delete_orphans(deleted: SubscriptionView) -> None:
 
 
 def reading_right(
-    *, subscription: SubscriptionView, consumer: str, segment_id: int, generation: int, bucket: int = 0
+    *,
+    subscription: SubscriptionView,
+    consumer: str,
+    segment_id: int,
+    generation: int,
+    bucket: int = 0,
+    begin_at: int | None = None,
 ) -> ReadingRight:
     """Check that the consumer owns the segment or bucket under this generation, and tell where it goes on.
 
-    Raises SegmentNotOwned, GenerationSuperseded.
+    It may want to `begin_at` another place. Raises SegmentNotOwned, GenerationSuperseded, PositionInvalid
+    (that place lies behind the end), SegmentStoreMissing.
     """
     owned = store.ownership(subscription.subscription_id, BucketKey(segment_id, bucket))
     if owned is None or generation > owned.generation:
@@ -177,6 +184,8 @@ def reading_right(
     cursor = segment_port().cursor(key, subscription=find_cursor_of(subscription, segment_id, bucket))
     if owned.owner != consumer or cursor is None:
         raise SegmentNotOwned(consumer=consumer, segment_id=segment_id)
+    if begin_at is not None:
+        require_reached(key, begin_at)
     bucket_range = find_bucket(subscription, segment_id, bucket)
     position = cursor.position
     if subscription.type is SubscriptionType.CHECKPOINT:  # the last owner may have stopped further on

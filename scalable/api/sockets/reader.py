@@ -73,7 +73,10 @@ class SegmentReader:
         self._appended.set()
 
     async def run(self) -> None:
-        """Deliver up to the segment's end; raises SegmentNotOwned, GenerationSuperseded, TopicDeleted."""
+        """Deliver up to the segment's end.
+
+        Raises SegmentNotOwned, GenerationSuperseded, PositionInvalid, TopicDeleted.
+        """
         await self._begin()
         while True:
             await self._wait_for_permits()
@@ -118,6 +121,7 @@ class SegmentReader:
             segment_id=self.key.segment_id,
             generation=self.generation,
             bucket=self.key.bucket,
+            begin_at=self._start,
         )
 
     async def _wait_for_append(self) -> None:
