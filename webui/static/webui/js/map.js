@@ -1,10 +1,10 @@
 /**
  * The map of a topic: x = time, y = hash range, each segment a rectangle from creation to sealing.
  *
- * A ground lies below, which shows where segments were pruned: those that are kept leave it free there alone. A canvas
- * holds colour (tiles where a minute was reported, else the segment's last load; without any a sealed segment is grey,
- * for it takes no writes, and an active one hatched: its load is unknown); an SVG above holds what can be pointed at,
- * focused and spoken: rectangles, edges, marks.
+ * A ground lies below, which shows where segments were pruned, remembered or not: those that are kept cover it elsewhere.
+ * A canvas holds colour (tiles where a minute was reported, else the segment's last load; without any a sealed segment
+ * is grey, for it takes no writes, an active one hatched: its load is unknown, and a pruned one shows the ground); an SVG
+ * above holds what can be pointed at, focused and spoken: rectangles, edges, marks.
  */
 
 import { heat, level, ramp } from "./colour.js";
@@ -36,6 +36,7 @@ export class Map {
     this.tiles = new globalThis.Map();
     this.selected = null;
     this.spanMs = 0;
+    this.sinceMs = Infinity;
     this.zoom = null;
     this.legend(legend);
     this.listen();
@@ -76,6 +77,7 @@ export class Map {
 
   reset() {
     this.zoom = null;
+    this.sinceMs = Infinity;
     this.draw();
   }
 
@@ -89,13 +91,13 @@ export class Map {
     const { clientWidth: width, clientHeight: height } = this.place;
     if (this.zoom) return { width, height, ...this.zoom };
     const oldest = this.topic ? Math.min(nowMs - SHORTEST_MS, this.oldest()) : nowMs - MINUTE_MS;
-    const fromMs = this.spanMs ? nowMs - this.spanMs : oldest;
+    const fromMs = Math.min(this.sinceMs, this.spanMs ? nowMs - this.spanMs : oldest);
     return { width, height, fromMs, toMs: nowMs + (nowMs - fromMs) * 0.02, low: 0, high: KEYSPACE };
   }
 
   /** When the oldest segment that is kept was made. */
   oldest() {
-    return Math.min(...[...this.topic.segments.values()].map((one) => one.createdAtMs));
+    return Math.min(...[...this.topic.segments.values()].filter((one) => one.state !== "PRUNED").map((one) => one.createdAtMs));
   }
 
   draw() {
@@ -129,7 +131,7 @@ export class Map {
     const policy = policyOf(this.topic);
     for (const { one, box: area, found } of shown) {
       pen.fillStyle = found ? ramp(found.level) : loadless(one) ? SEALED_COLOUR : hatch(pen);
-      pen.fillRect(area.x, area.y, area.width, area.height);
+      if (one.state !== "PRUNED") pen.fillRect(area.x, area.y, area.width, area.height);
       pen.save();
       pen.beginPath();
       pen.rect(area.x, area.y, area.width, area.height);
@@ -155,7 +157,7 @@ export class Map {
   /** Everything that can be pointed at. */
   trace(view, shown, nowMs) {
     const related = this.selected !== null && this.topic.segments.has(this.selected) ? lineage(this.topic, this.selected) : new Set();
-    const entry = this.entry();
+    const entry = this.entry(shown.map((pair) => pair.one));
     this.svg.setAttribute("viewBox", `0 0 ${view.width} ${view.height}`);
     renew(this.svg, [...this.axes(view), ...shown.flatMap((pair) => this.segment(pair, related, entry, nowMs)),
       ...this.edgePaths(view, related), ...this.markShapes(view), ...this.busy(view, nowMs)]);
@@ -166,34 +168,35 @@ export class Map {
     const states = [one.state.toLowerCase(), related.has(one.segmentId) ? "related" : "", one.segmentId === this.selected ? "selected" : "", area.height < THIN_HEIGHT ? "thin" : ""];
     const shape = drawing("rect", {
       ...area, class: `segment ${states.join(" ")}`, "data-key": `segment ${one.segmentId}`, "data-segment": one.segmentId, "data-state": one.state,
-      "data-colour": found ? ramp(found.level) : loadless(one) ? "sealed" : "unknown", role: "button",
+      "data-colour": found ? ramp(found.level) : loadless(one) ? one.state.toLowerCase() : "unknown", role: "button",
       tabindex: one.segmentId === entry ? 0 : -1, "aria-label": label,
     });
     shape.append(drawing("title", {}, label));
     if (area.width < LABEL_WIDTH || area.height < LABEL_HEIGHT) return [shape];
-    return [shape, drawing("text", { x: area.x + 5, y: area.y + area.height / 2 + 4, class: "label", "data-key": `label ${one.segmentId}`, "aria-hidden": "true" }, String(one.segmentId))];
+    return [shape, drawing("text", { x: area.x + 5, y: area.y + area.height / 2 + 4, class: `label ${one.state.toLowerCase()}`, "data-key": `label ${one.segmentId}`, "aria-hidden": "true" }, String(one.segmentId))];
   }
 
   label(one, found, nowMs) {
     const until = one.state === "ACTIVE" ? `active for ${duration(nowMs - one.createdAtMs)}` : `sealed after ${duration(one.sealedAtMs - one.createdAtMs)}`;
     const load = found ? `${Math.round(found.share * 100)} % of the split threshold (${found.metric})` : "load unknown";
-    return [`Segment ${one.segmentId}`, range(one), until, ...(found || !loadless(one) ? [load] : [])].join(", ");
+    return [`Segment ${one.segmentId}`, range(one), until, ...(one.state === "PRUNED" ? ["pruned"] : []), ...(found || !loadless(one) ? [load] : [])].join(", ");
   }
 
-  /** The id of the one rectangle in the tab order: the selected one, else the active one with the lowest range. */
-  entry() {
-    if (this.selected !== null && this.topic.segments.has(this.selected)) return this.selected;
-    return active(this.topic)[0]?.segmentId;
+  /** The id of the one rectangle in the tab order: the selected one, else the active one with the lowest range, of those in sight. */
+  entry(shown) {
+    const ids = new Set(shown.map((one) => one.segmentId));
+    if (ids.has(this.selected)) return this.selected;
+    return (active(this.topic).find((one) => ids.has(one.segmentId)) ?? shown[0])?.segmentId;
   }
 
   edgePaths(view, related) {
     const middle = (one) => y(view, (one.start + one.end + 1) / 2);
-    return edges(this.topic).map(([parent, child]) => {
+    const reach = Math.min(14, (view.width - MARGIN.left) / 40);
+    return edges(this.topic).filter(([, child]) => child.createdAtMs >= view.fromMs && child.createdAtMs <= view.toMs).map(([parent, child]) => {
       const at = x(view, child.createdAtMs);
-      const reach = Math.min(14, (view.width - MARGIN.left) / 40);
       const both = related.has(parent.segmentId) && related.has(child.segmentId);
       return drawing("path", {
-        d: `M${at - reach},${middle(parent)} C${at},${middle(parent)} ${at},${middle(child)} ${at + reach},${middle(child)}`,
+        d: `M${Math.max(MARGIN.left, at - reach)},${middle(parent)} C${at},${middle(parent)} ${at},${middle(child)} ${at + reach},${middle(child)}`,
         class: `edge ${both ? "related" : ""}`, "data-key": `edge ${parent.segmentId} ${child.segmentId}`, "data-parent": parent.segmentId, "data-child": child.segmentId,
       });
     });
@@ -262,8 +265,17 @@ export class Map {
 
   walk(id) {
     this.onSelect(id);
-    if (!this.svg.querySelector(`.segment[data-segment="${id}"]`)) this.reset();
-    this.svg.querySelector(`.segment[data-segment="${id}"]`)?.focus({ preventScroll: true });
+    const shape = () => this.svg.querySelector(`.segment[data-segment="${id}"]`);
+    if (!shape()) this.reset();
+    const one = this.topic.segments.get(id);
+    if (one.state === "PRUNED" && !this.zoom) this.reachBack(one.createdAtMs);
+    shape()?.focus({ preventScroll: true });
+  }
+
+  /** Show an instant though it may lie before the chosen span, until the next reset. */
+  reachBack(ms) {
+    this.sinceMs = Math.min(this.sinceMs, ms);
+    this.draw();
   }
 
   wheel(event) {

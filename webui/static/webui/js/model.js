@@ -1,8 +1,8 @@
 /**
  * What the page knows of a topic, as a pure reduction of watch frames: snapshot, then deltas.
  *
- * @typedef {{segmentId: number, start: number, end: number, state: "ACTIVE"|"SEALED", parentIds: number[], childIds: number[],
- *   createdAtEpoch: number, sealedAtEpoch: number, createdAtMs: number, sealedAtMs: number, entryBucketSplits: number[], nodeUrl: string|null}} Segment
+ * @typedef {{segmentId: number, start: number, end: number, state: "ACTIVE"|"SEALED"|"PRUNED", parentIds: number[], childIds: number[],
+ *   createdAtEpoch: number, sealedAtEpoch: number, createdAtMs: number, sealedAtMs: number, entryBucketSplits: number[]|null, nodeUrl: string|null}} Segment
  * @typedef {{incarnation: number, epoch: number, revision: number, segments: Map<number, Segment>, term: number, leaderUrl: string|null, detail: any}} Topic
  */
 
@@ -37,7 +37,20 @@ export function active(topic) {
   return [...topic.segments.values()].filter((one) => one.state === "ACTIVE").sort((a, b) => a.start - b.start);
 }
 
-/** Parent-child pairs whose both ends are kept. @param {Topic} topic @returns {[Segment, Segment][]} */
+/**
+ * The topic with pruned segments too, of which frames do not tell: their children name them again as parents.
+ * @param {Topic} topic @param {Map<number, Segment>} past @returns {Topic}
+ */
+export function withPast(topic, past) {
+  const segments = new Map([...past, ...topic.segments]);
+  for (const { segmentId, childIds } of past.values())
+    for (const child of childIds.map((id) => segments.get(id)).filter(Boolean))
+      if (!child.parentIds.includes(segmentId))
+        segments.set(child.segmentId, { ...child, parentIds: [...child.parentIds, segmentId].sort((a, b) => a - b) });
+  return { ...topic, segments };
+}
+
+/** Parent-child pairs whose both ends are known. @param {Topic} topic @returns {[Segment, Segment][]} */
 export function edges(topic) {
   const pairs = [];
   for (const child of topic.segments.values())
@@ -76,7 +89,7 @@ export const policyOf = (topic) => topic.detail?.policy?.policy ?? {};
 export const loadOf = (topic, id) => topic.detail?.loads?.[id];
 
 /** Whether there is no load to know: nobody writes to it any more. @param {Segment} one */
-export const loadless = (one) => one.state === "SEALED";
+export const loadless = (one) => one.state !== "ACTIVE";
 
 /** Operations that are not finished. @param {Topic} topic @returns {any[]} */
 export const running = (topic) => (topic.detail?.operations ?? []).filter((one) => !one.outcome);

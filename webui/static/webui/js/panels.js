@@ -160,8 +160,8 @@ export class Panels {
   drawSelected() {
     const one = this.topic?.segments.get(this.selected);
     const pairs = !one ? [element("p", { class: "note" }, "Choose a segment in the map or the table.")] : [element("dl", { class: "pairs" },
-      ...[["Id", one.segmentId], ["Hash range", range(one)], ["Entry buckets", one.entryBucketSplits.length + 1], ["State", one.state], ["Created", `${moment(one.createdAtMs)}, epoch ${one.createdAtEpoch}`],
-        ["Sealed", one.state === "SEALED" ? `${moment(one.sealedAtMs)}, epoch ${one.sealedAtEpoch}` : "–"],
+      ...[["Id", one.segmentId], ["Hash range", range(one)], ["Entry buckets", one.entryBucketSplits ? one.entryBucketSplits.length + 1 : "–"], ["State", one.state], ["Created", `${moment(one.createdAtMs)}, epoch ${one.createdAtEpoch}`],
+        ["Sealed", one.state !== "ACTIVE" ? `${moment(one.sealedAtMs)}, epoch ${one.sealedAtEpoch}` : "–"],
         ["Parents", one.parentIds.join(", ") || "–"], ["Children", one.childIds.join(", ") || "–"], ["Served by", one.nodeUrl ?? "–"],
       ].flatMap(([name, value]) => [element("dt", {}, String(name)), element("dd", {}, String(value))]))];
     renew(document.getElementById("selected"), pairs);

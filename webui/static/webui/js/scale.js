@@ -34,7 +34,8 @@ export function box(view, one, nowMs) {
   const to = Math.min(view.toMs, one.state === "ACTIVE" ? nowMs : one.sealedAtMs);
   const low = Math.max(view.low, one.start);
   const high = Math.min(view.high, one.end + 1);
-  if (to < from || high <= low) return null;
+  const endsBefore = to < from || (to === from && one.createdAtMs < from);
+  if (endsBefore || high <= low) return null;
   const left = x(view, from);
   const top = y(view, high);
   return { x: left, y: top, width: Math.max(1, x(view, to) - left), height: Math.max(1, y(view, low) - top) };

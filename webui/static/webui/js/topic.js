@@ -9,6 +9,7 @@ import { clock, hex, rate } from "./format.js";
 import { trouble } from "./freshness.js";
 import { Lifetimes } from "./lifetimes.js";
 import { figures, Panels } from "./panels.js";
+import { Past } from "./past.js";
 import { Policy } from "./policy.js";
 import { Subscriptions } from "./subscriptions.js";
 
@@ -21,7 +22,10 @@ const panels = new Panels(path, select);
 const subscriptions = new Subscriptions(path, heard);
 const policy = new Policy({ level: "topic", name, path: `${path}/autoScalePolicy`, preview: `${path}/decisions/preview`, epoch: () => topic?.epoch });
 const lifetimes = new Lifetimes(`${path}/lifetimes`);
+const past = new Past(path, showSegments, heard);
 let topic = null;
+/** The topic with its pruned segments, as far as they are known. */
+let whole = null;
 let tilesAt = 0;
 /** What the watch says of itself, and why a read beside it failed: the watch does not tell when the database is away. */
 let watched = { state: "connecting", text: "connecting…" };
@@ -33,7 +37,7 @@ new Deletion(name, path, () => topic, () => subscriptions.stats);
 function select(id, spoken = true) {
   map.select(id);
   panels.select(id);
-  if (spoken && topic?.segments.has(id)) document.getElementById("spoken").textContent = sentence(topic.segments.get(id));
+  if (spoken && whole?.segments.has(id)) document.getElementById("spoken").textContent = sentence(whole.segments.get(id));
 }
 
 function sentence(segment) {
@@ -69,11 +73,17 @@ function onTopic(next) {
     lifetimes.read();
   }
   topic = next;
-  map.show(next);
-  panels.show(next);
+  past.follow(next);
+  showSegments();
   policy.show(next.detail?.policy);
   figures(next, active(next));
   subscriptions.read();
+}
+
+function showSegments() {
+  whole = past.joined(topic);
+  map.show(whole);
+  panels.show(whole);
 }
 
 function onState(state, text) {
@@ -115,4 +125,5 @@ setInterval(() => {
   if (document.hidden) return;
   map.draw();
   refreshTiles();
+  past.refresh();
 }, 1000);
