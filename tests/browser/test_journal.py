@@ -1,6 +1,7 @@
 """The journal of the autoscaler on a topic's page."""
 
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,17 @@ async def test_no_instant_is_shown_as_programs_write_it(console: Console) -> Non
         told = await page.inner_text(place)
         assert re.search(r"load unknown, since Nov 28, 2026, \d\d:00:00", told), told
     assert not re.search(r"\d{4}-\d\d-\d\dT\d\d", await page.inner_text("main"))
+
+
+async def test_an_unknown_load_is_told_in_words_that_hold_before_any_report_and_behind_an_old_one(
+    console: Console,
+) -> None:
+    console.call("PUT", "scalable/public/default/unreported")
+    for reported in (False, True):
+        if reported:
+            body = {"reporter": "test", "watermarkMs": int(time.time() * 1000) - 3_600_000, "loads": []}
+            console.call("POST", "scalable-load/reports", body, role="system")
+        await console.open_topic("unreported")
+        told = await console.page.inner_text("#decision")
+        assert "there is no recent load report" in told
+        assert "fallen behind" not in told

@@ -153,7 +153,7 @@ export class Panels {
     const decision = this.topic.detail?.decision;
     const parts = decision ? decisionParts(decision) : [element("p", { class: "note" }, "The autoscaler has not looked at this topic yet.")];
     if (this.topic.detail && !this.topic.detail.loadKnown)
-      parts.push(element("p", { class: "note" }, "The load is not known: the load report has fallen behind. Load rules hold still."));
+      parts.push(element("p", { class: "note" }, "The load is not known: there is no recent load report. Load rules hold still."));
     renew(document.getElementById("decision"), parts);
   }
 
