@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from scalable.client.connection import Backoff, least_pause_seconds, logger
 from scalable.client.receiver import Receiver
-from scalable.domain.errors import SessionSuperseded
+from scalable.domain.errors import SessionSuperseded, SubscriptionNotFound
 from scalable.domain.names import TopicName
 
 ConsumerKind = TypeVar("ConsumerKind", bound=Receiver[Any])
@@ -25,7 +25,8 @@ class Branch(Generic[ConsumerKind]):
     """Keeps a consumer of one topic open; tries again, at growing intervals, for as long as it is wanted.
 
     `opened` and `closed` are called with each consumer. What could not be done stands in `trouble`. Once a
-    newer consumer of the same name has taken over, `superseded` is called, and nothing is tried again.
+    newer consumer of the same name has taken over, `superseded` is called, and nothing is tried again; nor is
+    it once the subscription was deleted.
     """
 
     def __init__(
@@ -73,6 +74,12 @@ class Branch(Generic[ConsumerKind]):
                 await self._follow()
             except SessionSuperseded as error:
                 self._superseded(error)
+                return
+            except SubscriptionNotFound as error:
+                # Another consumer would make again what somebody deleted under this one.
+                self.trouble = error
+                self.tried.set()
+                logger.warning("%s: %s", self.topic, error)
                 return
             except Exception as error:
                 self.trouble = error

@@ -104,9 +104,11 @@ class CheckpointConsumer(Member):
 
     def checkpoint(self) -> Checkpoint:
         """Give the position behind the last message of each segment that was handed out here."""
-        if self._incarnation is None:
+        if self._membership.incarnation is None:
             raise ConnectionLost(1000, "the consumer was not started")
-        return Checkpoint(self._incarnation, self._finished | self._inbox.positions(), self._restored)
+        return Checkpoint(
+            self._membership.incarnation, self._finished | self._inbox.positions(), self._restored
+        )
 
     async def commit(self, checkpoint: Checkpoint) -> Checkpoint:
         """Let go of what lies before it, and give what the group holds.
@@ -157,7 +159,7 @@ class CheckpointConsumer(Member):
         for held in self._inbox.owned.values():
             if isinstance(held, CheckpointSegment):
                 held.end_told = False
-        if self._incarnation is None:
+        if self._membership.incarnation is None:
             return self._first
         return Register(kind="CHECKPOINT")  # back again: the group's own positions go on
 
@@ -200,8 +202,9 @@ class CheckpointConsumer(Member):
             for held in gone
             if not (isinstance(held, CheckpointSegment) and held.end_told)
         }
-        if positions and self._incarnation is not None:
-            body = checkpoint_body(Checkpoint(self._incarnation, positions, self._restored))
+        incarnation = self._membership.incarnation
+        if positions and incarnation is not None:
+            body = checkpoint_body(Checkpoint(incarnation, positions, self._restored))
             frame = Commit(checkpoint=body, request_id=next(self._numbers), preview=True)
             self._unanswered[frame.request_id] = frame
             self._outgoing.append(frame)

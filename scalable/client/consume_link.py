@@ -17,12 +17,11 @@ from scalable.client.connection import (
     open_connection,
 )
 from scalable.client.inbox import Inbox, OwnedSegment
+from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.domain.errors import GenerationSuperseded, SegmentNotOwned
-from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import BucketKey
 from scalable.wire.frames import (
-    PROTOCOL_VERSION,
     Acked,
     Attach,
     Delivery,
@@ -31,7 +30,6 @@ from scalable.wire.frames import (
     EndOfSegment,
     ErrorFrame,
     Flow,
-    Hello,
     Skipped,
 )
 
@@ -46,19 +44,15 @@ class ConsumeLink:
     def __init__(
         self,
         endpoint: Endpoint,
-        topic: TopicName,
-        subscription: str,
+        membership: Membership,
         *,
-        consumer: str,
-        incarnation: int | None = None,
         inbox: Inbox,
         prefetch: Prefetch,
         changed: Callable[[], None],
     ) -> None:
-        self._endpoint, self._topic, self._subscription = endpoint, topic, subscription
+        self._endpoint, self._membership = endpoint, membership
         self._url = endpoint.url
-        self._consumer, self._inbox, self._prefetch = consumer, inbox, prefetch
-        self._incarnation = incarnation
+        self._consumer, self._inbox, self._prefetch = membership.consumer, inbox, prefetch
         self._changed = changed
         self._wake = asyncio.Event()
         self._backoff = Backoff()
@@ -95,14 +89,9 @@ class ConsumeLink:
         return self._is_attached(held) and held.attached and self._is_mine(held)
 
     async def _session(self) -> None:
-        hello = Hello(
-            protocol=PROTOCOL_VERSION,
-            client="python",
-            consumer=self._consumer,
-            incarnation=self._incarnation,
-        )
+        member = self._membership
         connection = await open_connection(
-            self._endpoint, "consume", self._topic, self._subscription, hello=hello
+            self._endpoint, "consume", member.topic, member.subscription, hello=member.hello()
         )
         self._backoff.reset()
         try:

@@ -21,22 +21,22 @@ from scalable.client.connection import (
 )
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox, Message
+from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.client.receiver import Receiver
 from scalable.domain.errors import (
     GenerationSuperseded,
     NotLeader,
     SegmentNotOwned,
+    SubscriptionNotFound,
     TopicDeleted,
     TopicNotFound,
 )
 from scalable.domain.names import TopicName
 from scalable.wire.frames import (
-    PROTOCOL_VERSION,
     Assignment,
     ErrorFrame,
     Frame,
-    Hello,
     Leave,
     Register,
 )
@@ -61,6 +61,7 @@ class Member(Receiver[Message]):
         self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
         self.subscription = subscription
+        self._membership = Membership(self.name, self.topic, subscription)
         self._endpoint = Endpoint(url, token)
         self._leader_url: str | None = None
         self._prefetch = Prefetch.of(prefetch_messages)
@@ -68,7 +69,6 @@ class Member(Receiver[Message]):
         self._links: dict[str, tuple[ConsumeLink, asyncio.Task[None]]] = {}
         self._backoff = Backoff()
         self._task: asyncio.Task[None] | None = None
-        self._incarnation: int | None = None
         self._said_goodbye = False
 
     # What each kind of member does in its own way
@@ -114,7 +114,7 @@ class Member(Receiver[Message]):
             raise
 
     async def _wait_until_assigned(self) -> None:
-        while self._incarnation is None:
+        while self._membership.incarnation is None:
             self._raise_failure()
             await self._changed.wait()
 
@@ -127,7 +127,7 @@ class Member(Receiver[Message]):
                     self._leaving = True
                     self._pulse()
                     await asyncio.wait([self._task])
-        except (TimeoutError, ConnectionLost) as error:
+        except (TimeoutError, ConnectionLost, SubscriptionNotFound) as error:
             logger.info("consumer %s left without goodbye: %s", self.name, error)
         finally:
             await self._stop()
@@ -169,18 +169,13 @@ class Member(Receiver[Message]):
         try:
             await keep_running(self._session, backoff=self._backoff, what=f"consumer {self.name}")
         except TopicNotFound as error:
-            known = self._incarnation is not None
+            known = self._membership.incarnation is not None
             self._fail(TopicDeleted(topic=str(self.topic)) if known else error)
         except Exception as error:
             self._fail(error)
 
     async def _session(self) -> None:
-        hello = Hello(
-            protocol=PROTOCOL_VERSION,
-            client="python",
-            consumer=self.name,
-            incarnation=self._incarnation,
-        )
+        hello = self._membership.hello()
         endpoint, self._leader_url = self._endpoint.at(self._leader_url), None
         try:
             connection = await open_connection(
@@ -219,9 +214,7 @@ class Member(Receiver[Message]):
         logger.log(logging.DEBUG if ordinary else logging.WARNING, "consumer %s: %s", self.name, error)
 
     def _adopt(self, assignment: Assignment) -> None:
-        if self._incarnation is not None and assignment.incarnation != self._incarnation:
-            raise TopicDeleted(topic=str(self.topic))
-        self._incarnation = assignment.incarnation
+        self._membership.learn(assignment.incarnation, assignment.subscription_id)
         if self._inbox.apply(assignment):
             for segment in assignment.segments:
                 self._link_to(segment.url.rstrip("/"))
@@ -245,10 +238,7 @@ class Member(Receiver[Message]):
             return
         link = ConsumeLink(
             self._endpoint.at(url),
-            self.topic,
-            self.subscription,
-            consumer=self.name,
-            incarnation=self._incarnation,
+            self._membership,
             inbox=self._inbox,
             prefetch=self._prefetch,
             changed=self._pulse,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from scalable.client.admin import Admin
 from scalable.client.connection import Backoff, ConnectionLost, Endpoint, Urls, keep_running, logger
 from scalable.client.dead_letters import DeadLetters, default_topic
+from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.client.queue_inbox import QueueInbox, QueueMessage
 from scalable.client.queue_link import QueueLink
@@ -16,7 +17,7 @@ from scalable.client.receiver import Receiver
 from scalable.client.subscription_admin import Edge
 from scalable.client.topology import Topology, TopologyWatch
 from scalable.domain.checkpoint import Checkpoint
-from scalable.domain.errors import TopicDeleted, TopicNotFound
+from scalable.domain.errors import SubscriptionNotFound, TopicDeleted, TopicNotFound
 from scalable.domain.names import TopicName
 
 DEFAULT_PREFETCH_MESSAGES = 200
@@ -74,6 +75,7 @@ class QueueConsumer(Receiver[QueueMessage]):
         self.name = name or f"consumer-{uuid.uuid4().hex[:12]}"
         self.topic = topic if isinstance(topic, TopicName) else TopicName.parse(topic)
         self.subscription = subscription
+        self._membership = Membership(self.name, self.topic, subscription)
         self._endpoint = Endpoint(url, token)
         self._start_position = start
         self._max_deliveries = max_deliveries
@@ -139,23 +141,18 @@ class QueueConsumer(Receiver[QueueMessage]):
             self._serving.append(asyncio.create_task(self._serve(link), name=f"consumer {self.name}"))
 
     def _make_link(self, socket: int) -> QueueLink:
-        link = QueueLink(
+        return QueueLink(
             self._endpoint,
-            self.topic,
-            self.subscription,
-            consumer=self.name,
+            self._membership,
             inbox=self._inbox,
             prefetch=self._prefetch,
             ack_timeout_seconds=self._ack_timeout_seconds,
             socket=socket,
             changed=self._on_frame,
         )
-        # One that is opened later must not take another life of the topic's name for this one.
-        link.incarnation = self._links[0].incarnation if self._links else None
-        return link
 
     async def _wait_until_connected(self) -> None:
-        while any(link.incarnation is None for link in self._links):
+        while not all(link.was_welcome for link in self._links):
             self._raise_failure()
             await self._changed.wait()
 
@@ -170,7 +167,7 @@ class QueueConsumer(Receiver[QueueMessage]):
                     for link in self._links:
                         link.leave()
                     await asyncio.wait(self._serving)
-        except (TimeoutError, ConnectionLost) as error:
+        except (TimeoutError, ConnectionLost, SubscriptionNotFound) as error:
             logger.info("consumer %s left without goodbye: %s", self.name, error)
         finally:
             await self._stop()

@@ -17,15 +17,13 @@ from scalable.client.connection import (
     logger,
     open_connection,
 )
+from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.client.queue_inbox import QueueInbox, QueueSegment
-from scalable.domain.errors import CursorSought, PositionInvalid, SegmentNotFound, TopicDeleted
-from scalable.domain.names import TopicName
+from scalable.domain.errors import CursorSought, PositionInvalid, SegmentNotFound
 from scalable.wire.frames import (
-    PROTOCOL_VERSION,
     Detached,
     ErrorFrame,
-    Hello,
     QueueAcked,
     QueueAttach,
     QueueDelivery,
@@ -53,18 +51,16 @@ class QueueLink:
     def __init__(
         self,
         endpoint: Endpoint,
-        topic: TopicName,
-        subscription: str,
+        membership: Membership,
         *,
-        consumer: str,
         inbox: QueueInbox,
         prefetch: Prefetch,
         ack_timeout_seconds: float | None,
         socket: int,
         changed: Callable[[], None],
     ) -> None:
-        self._endpoint, self._topic, self._subscription = endpoint, topic, subscription
-        self._consumer, self._inbox, self._prefetch = consumer, inbox, prefetch
+        self._endpoint, self._membership = endpoint, membership
+        self._consumer, self._inbox, self._prefetch = membership.consumer, inbox, prefetch
         self._ack_timeout_seconds, self._socket = ack_timeout_seconds, socket
         self._changed = changed
         self._wake = asyncio.Event()
@@ -72,7 +68,7 @@ class QueueLink:
         self._renew_at = 0.0
         self._looked_at = self._came_after = 0.0
         self._leaving = False
-        self.incarnation: int | None = None
+        self.was_welcome = False
         self.interruptions = 0
 
     def wake(self) -> None:
@@ -89,14 +85,9 @@ class QueueLink:
         await keep_running(self._session, backoff=self._backoff, what=f"consumer {self._consumer}")
 
     async def _session(self) -> None:
-        hello = Hello(
-            protocol=PROTOCOL_VERSION,
-            client="python",
-            consumer=self._consumer,
-            incarnation=self.incarnation,
-        )
+        member = self._membership
         connection = await open_connection(
-            self._endpoint, "queue", self._topic, self._subscription, hello=hello
+            self._endpoint, "queue", member.topic, member.subscription, hello=member.hello()
         )
         try:
             self._adopt(connection)
@@ -109,9 +100,8 @@ class QueueLink:
 
     def _adopt(self, connection: Connection) -> None:
         welcome = connection.welcome
-        if self.incarnation not in {None, welcome.incarnation}:
-            raise TopicDeleted(topic=str(self._topic))
-        self.incarnation = welcome.incarnation
+        self._membership.learn(welcome.incarnation, welcome.subscription_id)
+        self.was_welcome = True
         self._backoff.reset()
         timeout_seconds = self._ack_timeout_seconds or welcome.ack_timeout_ms / 1_000
         self._inbox.lease_seconds = timeout_seconds / LEASE_SHARE

@@ -112,17 +112,28 @@ def restore(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
 
 
 def join(
-    *, leader: Leader, subscription: str, consumer: str, checkpoint: Checkpoint
+    *,
+    leader: Leader,
+    subscription: str,
+    consumer: str,
+    checkpoint: Checkpoint,
+    subscription_id: int | None = None,
 ) -> tuple[SubscriptionView, Held | None]:
     """Register with a group, made if need be, and restore it to the checkpoint if it has no other members.
 
-    Its own registration, of before a crash, does not count. All or nothing. Raises TopicNotFound,
-    TermSuperseded, InvalidName, SubscriptionTypeMismatch, InvalidParameter.
+    Its own registration, of before a crash, does not count. All or nothing. With a `subscription_id` it is
+    that group and is never made. Raises TopicNotFound, TermSuperseded, InvalidName, SubscriptionNotFound,
+    SubscriptionTypeMismatch, InvalidParameter.
     """
     with transaction.atomic():
         topics.lock(leader.topic)
         require(leader)
-        group = find_or_create(name=leader.topic, subscription=subscription, kind=SubscriptionType.CHECKPOINT)
+        group = find_or_create(
+            name=leader.topic,
+            subscription=subscription,
+            kind=SubscriptionType.CHECKPOINT,
+            subscription_id=subscription_id,
+        )
         locked = subscriptions.lock(group.subscription_id)
         alone = not set(subscriptions.consumers(locked.subscription_id)) - {consumer}
         held = None

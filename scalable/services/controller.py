@@ -18,7 +18,7 @@ from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services.positions import Start
 from scalable.services.settling import settle_locked
-from scalable.services.subscriptions import create_subscription
+from scalable.services.subscriptions import create_subscription, find_subscription
 from scalable.store import evaluations, leases, nodes, topics
 from scalable.store import subscriptions as store
 from scalable.store.leases import ControllerLeaseView
@@ -132,20 +132,31 @@ def find_or_create(
     key_shared: bool = False,
     kind: SubscriptionType = SubscriptionType.STREAM,
     incarnation: int | None = None,
+    subscription_id: int | None = None,
 ) -> SubscriptionView:
     """Give a subscription with assigned consumers, made if need be, that shares keys or does not.
 
-    Raises TopicNotFound, InvalidName, SubscriptionTypeMismatch, KeySharingMismatch; TopicDeleted when the
-    topic is not the `incarnation` that is meant; InvalidParameter for a new one that cannot begin there.
+    With a `subscription_id` it is that one and is never made. Raises TopicNotFound, InvalidName,
+    SubscriptionTypeMismatch, KeySharingMismatch; TopicDeleted when the topic is not the `incarnation` that is
+    meant; SubscriptionNotFound when that one is gone; InvalidParameter for a new one that cannot begin there.
     """
-    found = create_subscription(
-        name=name,
-        subscription=subscription,
-        kind=kind,
-        start=initial_position,
-        key_shared=key_shared,
-        incarnation=incarnation,
-    )
+    if subscription_id is None:
+        found = create_subscription(
+            name=name,
+            subscription=subscription,
+            kind=kind,
+            start=initial_position,
+            key_shared=key_shared,
+            incarnation=incarnation,
+        )
+    else:
+        found = find_subscription(
+            name=name,
+            subscription=subscription,
+            kind=kind,
+            incarnation=incarnation,
+            subscription_id=subscription_id,
+        )
     if found.key_shared is not key_shared:
         raise KeySharingMismatch(subscription=subscription, key_shared=found.key_shared)
     return found

@@ -100,25 +100,46 @@ def list_subscriptions(*, name: TopicName) -> list[SubscriptionView]:
 
 
 def find_subscription(
-    *, name: TopicName, subscription: str, kind: SubscriptionType, incarnation: int | None = None
+    *,
+    name: TopicName,
+    subscription: str,
+    kind: SubscriptionType,
+    incarnation: int | None = None,
+    subscription_id: int | None = None,
 ) -> SubscriptionView:
     """A subscription of this type.
 
-    Raises TopicNotFound, InvalidName, SubscriptionNotFound, SubscriptionTypeMismatch; TopicDeleted when the
-    topic is not the `incarnation` that is meant.
+    Raises TopicNotFound, InvalidName, SubscriptionNotFound (also for one of this name that is not the
+    `subscription_id` that is meant), SubscriptionTypeMismatch; TopicDeleted when the topic is not the
+    `incarnation` that is meant.
     """
-    validate_part(subscription, "subscription")
-    return store.get(_living(name, incarnation), subscription, expected=kind)
+    found = _find(name, subscription, incarnation, subscription_id)
+    store.check_type(found, kind)
+    return found
 
 
-def find_assigned(*, name: TopicName, subscription: str, incarnation: int | None = None) -> SubscriptionView:
+def find_assigned(
+    *,
+    name: TopicName,
+    subscription: str,
+    incarnation: int | None = None,
+    subscription_id: int | None = None,
+) -> SubscriptionView:
     """A subscription whose segments are assigned: STREAM or CHECKPOINT; raises as `find_subscription`."""
+    found = _find(name, subscription, incarnation, subscription_id)
+    if found.type is not SubscriptionType.CHECKPOINT:
+        store.check_type(found, SubscriptionType.STREAM)
+    return found
+
+
+def _find(
+    name: TopicName, subscription: str, incarnation: int | None, subscription_id: int | None
+) -> SubscriptionView:
     validate_part(subscription, "subscription")
-    living = _living(name, incarnation)
-    found = store.find(living, subscription)
-    is_group = found is not None and found.type is SubscriptionType.CHECKPOINT
-    kind = SubscriptionType.CHECKPOINT if is_group else SubscriptionType.STREAM
-    return store.get(living, subscription, expected=kind)
+    found = store.find(_living(name, incarnation), subscription)
+    if found is None or subscription_id not in {None, found.subscription_id}:
+        raise SubscriptionNotFound(subscription=subscription)
+    return found
 
 
 def delete_subscription(*, name: TopicName, subscription: str) -> None:

@@ -133,15 +133,6 @@ def find(incarnation: int, name: str) -> SubscriptionView | None:
     return None if row is None else _view(row)
 
 
-def get(incarnation: int, name: str, *, expected: SubscriptionType) -> SubscriptionView:
-    """A subscription of a type; raises SubscriptionNotFound, SubscriptionTypeMismatch."""
-    found = find(incarnation, name)
-    if found is None:
-        raise SubscriptionNotFound(subscription=name)
-    check_type(found, expected)
-    return found
-
-
 def check_type(subscription: SubscriptionView, expected: SubscriptionType) -> None:
     """Raise SubscriptionTypeMismatch when the subscription has another type, for a type never changes."""
     if subscription.type is not expected:

@@ -119,7 +119,7 @@ class Assignment(ServerSent, frozen=True, tag="assignment"):
     `releasing`: [segment id, bucket] to give up: acknowledge what was delivered, then send `released`.
     `shared_buckets`: by segment id, all entry buckets of a segment that has co-owners, as [start, end].
     `restored`: the generation that the last restore of a CHECKPOINT group made, 0 for none; positions from
-    before it count no more.
+    before it count no more. `subscription_id`: what the hello of each later socket names.
     """
 
     term: int
@@ -131,6 +131,7 @@ class Assignment(ServerSent, frozen=True, tag="assignment"):
     standby: bool = False
     shared_buckets: dict[str, list[tuple[int, int]]] = {}
     restored: int = 0
+    subscription_id: int = 0
 
 
 ControllerServerFrame = Assignment | Committed

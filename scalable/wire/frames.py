@@ -149,7 +149,8 @@ class Hello(Frame, frozen=True, tag="hello"):
     """Client: opens the session; `session_id` is the client's name for it and comes back in pushed frames.
 
     A producer or consumer that comes back names the `incarnation` of the topic that it knows: of another one
-    it hears that its own is gone, and leaves no message and makes no subscription there.
+    it hears that its own is gone, and leaves no message and makes no subscription there. A consumer also
+    names the `subscription_id` that it was told: it joins that subscription again, or none.
     """
 
     protocol: int
@@ -159,6 +160,7 @@ class Hello(Frame, frozen=True, tag="hello"):
     producer: str | None = None
     consumer: str | None = None
     incarnation: Number | None = None
+    subscription_id: Number | None = None
 
 
 class Close(Frame, frozen=True, tag="close"):
@@ -177,6 +179,7 @@ class Welcome(ServerSent, frozen=True, tag="welcome"):
     producer: str | None = None
     last_sequence: int = -1
     incarnation: int = 0
+    subscription_id: int = 0
 
 
 class ErrorFrame(ServerSent, frozen=True, tag="error"):

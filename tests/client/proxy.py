@@ -20,6 +20,7 @@ class Relay:
         self._open = asyncio.Event()
         self._open.set()
         self._losing = False
+        self._shut: tuple[bytes, ...] = ()
         self.lost = asyncio.Event()
         self.connections = 0
         self.url = ""
@@ -43,6 +44,11 @@ class Relay:
         self._losing = False
         for writer in list(self._writers):
             writer.transport.abort()
+
+    def shut(self, *requests: str) -> None:
+        """Reset every connection, and each new one as soon as it asks for what one of these is a part of."""
+        self._shut = tuple(request.encode() for request in requests)
+        self.cut()
 
     def hold(self) -> None:
         """Let nothing come back from the node until `let_go`."""
@@ -74,6 +80,8 @@ class Relay:
             while data := await source.read(CHUNK_BYTES):
                 if answers:
                     await self._open.wait()
+                elif any(request in data for request in self._shut):
+                    break
                 elif self._losing:
                     self.lost.set()
                     continue

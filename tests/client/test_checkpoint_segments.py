@@ -34,9 +34,7 @@ class Handed(CheckpointConsumer):
         super().__init__("http://node", TOPIC, "token", group="group")
         self.link = ConsumeLink(
             self._endpoint,
-            TOPIC,
-            "group",
-            consumer=self.name,
+            self._membership,
             inbox=self.inbox,
             prefetch=Prefetch(10),
             changed=self._pulse,

@@ -18,6 +18,7 @@ from scalable.client.checkpoint_consumer import CheckpointSegment
 from scalable.client.connection import Endpoint
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox, OwnedSegment
+from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.domain.errors import GenerationSuperseded, Internal, ScalableError, SegmentNotOwned
 from scalable.domain.subscriptions import BucketKey
@@ -64,9 +65,7 @@ async def test_a_former_ownership_says_nothing_of_the_present_one(
     inbox = Inbox(TOPIC, OWNERS[kind])
     link = ConsumeLink(
         Endpoint("http://node", "token"),
-        TOPIC,
-        "group",
-        consumer="c",
+        Membership("c", TOPIC, "group"),
         inbox=inbox,
         prefetch=Prefetch(10),
         changed=lambda: None,

@@ -18,6 +18,7 @@ from scalable.client.connection import Endpoint
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.consumer import StreamConsumer
 from scalable.client.inbox import Inbox, OwnedSegment
+from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.client.queue_inbox import QueueInbox
 from scalable.client.queue_link import QueueLink
@@ -117,9 +118,7 @@ class Consumer:
         self.url = url
         self.link = ConsumeLink(
             Endpoint(url, "token"),
-            TOPIC,
-            "group",
-            consumer="c",
+            Membership("c", TOPIC, "group"),
             inbox=self.inbox,
             prefetch=Prefetch(prefetch),
             changed=self._note,
@@ -222,9 +221,7 @@ async def queueing() -> AsyncIterator[tuple[ScriptedNode, QueueLink, QueueInbox]
     async with serving(node) as url:
         link = QueueLink(
             Endpoint(url, "token"),
-            TOPIC,
-            "queue",
-            consumer="c",
+            Membership("c", TOPIC, "queue"),
             inbox=inbox,
             prefetch=Prefetch(1),
             ack_timeout_seconds=None,

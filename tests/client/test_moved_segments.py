@@ -15,6 +15,7 @@ from scalable.client.checkpoint_consumer import CheckpointSegment
 from scalable.client.connection import Endpoint
 from scalable.client.consume_link import ConsumeLink
 from scalable.client.inbox import Inbox, OwnedSegment
+from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.domain.errors import Internal
 from scalable.domain.subscriptions import BucketKey
@@ -54,9 +55,7 @@ class Roaming:
     def _link(self, url: str) -> ConsumeLink:
         return ConsumeLink(
             Endpoint(url, "token"),
-            TOPIC,
-            "group",
-            consumer="c",
+            Membership("c", TOPIC, "group"),
             inbox=self.inbox,
             prefetch=Prefetch(100),
             changed=self._changed.set,

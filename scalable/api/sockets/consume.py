@@ -71,6 +71,7 @@ class ConsumeSocket(FollowingSocket):
             name=self.topic,
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
             incarnation=hello.incarnation,
+            subscription_id=hello.subscription_id,
         )
         self._acks = Acknowledgements(self.subscription, consumer, push=self.push, refuse=self._refuse_ack)
         self._context = ReaderContext(
@@ -85,7 +86,11 @@ class ConsumeSocket(FollowingSocket):
         self.follow(self.subscription.incarnation)
         self.spawn(self.unless_gone(self._pass_wakes_on(self._watch)))
         self.spawn(self._acks.write())
-        self.welcome(permits=settings.SCALABLE_CONSUME_MAX_PERMITS, incarnation=self.subscription.incarnation)
+        self.welcome(
+            permits=settings.SCALABLE_CONSUME_MAX_PERMITS,
+            incarnation=self.subscription.incarnation,
+            subscription_id=self.subscription.subscription_id,
+        )
 
     async def frame_received(self, frame: Frame) -> None:
         """Change what is delivered, or note an acknowledgement; raises FrameInvalid, PermitsExceeded."""

@@ -28,6 +28,7 @@ from scalable.domain.subscriptions import SubscriptionType
 from scalable.services import checkpoints, controller
 from scalable.services.assignment import AssignmentView, OwnedSegment, Release
 from scalable.services.checkpoints import Held
+from scalable.services.controller import Leader
 from scalable.services.positions import AtPositions, AtTime, Start
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import (
@@ -71,10 +72,13 @@ class ControllerSocket(FollowingSocket):
         self._told: tuple[object, ...] | None = None
         self._handler: asyncio.Task[None] | None = None
         self._leaving = False
+        self._known_incarnation: int | None = None
+        self._known_subscription_id: int | None = None
 
     async def opened(self, hello: Hello) -> None:
         """Name the consumer; nothing is registered yet."""
         self.consumer = validate_part(hello.consumer or "", "consumer")
+        self._known_incarnation, self._known_subscription_id = hello.incarnation, hello.subscription_id
         self._handler = self.keep(self._handle_frames())
         self.welcome()
 
@@ -138,8 +142,7 @@ class ControllerSocket(FollowingSocket):
         if self._subscription is not None:
             raise FrameInvalid(problem="the consumer is registered already")
         led = await node.leader.lead(self.topic, node_id=node.id)
-        known = self.hello.incarnation if self.hello is not None else None
-        if known not in {None, led.leader.incarnation}:
+        if self._known_incarnation not in {None, led.leader.incarnation}:
             raise TopicDeleted(topic=str(self.topic))
         subscription = await self._join(led, frame)
         key = (subscription.subscription_id, self.consumer)
@@ -152,7 +155,10 @@ class ControllerSocket(FollowingSocket):
         self.spawn(self._follow_assignment(led, subscription))
 
     async def _join(self, led: Led, frame: Register) -> SubscriptionView:
-        """Find or make the subscription; a group is restored to the checkpoint of its first member."""
+        """Find or make the subscription; a group is restored to the checkpoint of its first member.
+
+        Who joined it before finds it or is told that it is gone, and makes none.
+        """
         name = self.scope["url_route"]["kwargs"]["subscription"]
         kind = SubscriptionType(frame.kind)
         if kind is SubscriptionType.CHECKPOINT and frame.checkpoint is not None:
@@ -163,6 +169,7 @@ class ControllerSocket(FollowingSocket):
                     subscription=name,
                     consumer=self.consumer,
                     checkpoint=_checkpoint_of(frame.checkpoint),
+                    subscription_id=self._known_subscription_id,
                 )
             )
             # A socket that ends meanwhile leaves a member whose grace begins, not one that stays for ever.
@@ -179,6 +186,7 @@ class ControllerSocket(FollowingSocket):
             kind=kind,
             key_shared=frame.key_shared,
             incarnation=led.leader.incarnation,
+            subscription_id=self._known_subscription_id,
         )
 
     def _remember(self, led: Led, joining: asyncio.Future[tuple[SubscriptionView, Held | None]]) -> None:
@@ -261,7 +269,7 @@ class ControllerSocket(FollowingSocket):
         self._looked_at = view.generation, view.epoch
         if view.told != self._told:
             self._told = view.told
-            self.push(_assignment_frame(view, term=led.leader.term, incarnation=led.leader.incarnation))
+            self.push(_assignment_frame(view, led.leader, subscription))
 
     @property
     def _key(self) -> tuple[int, str]:
@@ -292,12 +300,12 @@ def _start_of(frame: Register) -> Start:
     return frame.initial_position if frame.start_time_ms is None else AtTime(frame.start_time_ms)
 
 
-def _assignment_frame(view: AssignmentView, *, term: int, incarnation: int) -> Assignment:
+def _assignment_frame(view: AssignmentView, leader: Leader, subscription: SubscriptionView) -> Assignment:
     return Assignment(
-        term=term,
+        term=leader.term,
         generation=view.generation,
         epoch=view.epoch,
-        incarnation=incarnation,
+        incarnation=leader.incarnation,
         segments=[_assigned_segment(owned) for owned in view.segments],
         releasing=[(segment_id, bucket) for segment_id, bucket in view.releasing],
         standby=view.standby,
@@ -306,6 +314,7 @@ def _assignment_frame(view: AssignmentView, *, term: int, incarnation: int) -> A
             for segment_id, ranges in view.shared.items()
         },
         restored=view.restored,
+        subscription_id=subscription.subscription_id,
     )
 
 

@@ -97,6 +97,7 @@ class QueueSocket(FollowingSocket):
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
             kind=SubscriptionType.QUEUE,
             incarnation=hello.incarnation,
+            subscription_id=hello.subscription_id,
         )
         self._context = QueueContext(
             topic=self.topic,
@@ -112,6 +113,7 @@ class QueueSocket(FollowingSocket):
             permits=settings.SCALABLE_CONSUME_MAX_PERMITS,
             ack_timeout_ms=_default_timeout_ms(),
             incarnation=self.subscription.incarnation,
+            subscription_id=self.subscription.subscription_id,
         )
 
     async def frame_received(self, frame: Frame) -> None:
