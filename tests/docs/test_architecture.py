@@ -6,7 +6,7 @@ from launch.process import ROOT
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
 QUALIFIED = re.compile(r"`((?:\w+/)+\w+)\.(?!py`|js`)(\w+)")
-CALLED = re.compile(r"((?:`[\w/]+\.py`(?: and )?)+)[^`()]*\(`(?:\w+\.)?(\w+)`\)")
+CALLED = re.compile(r"((?:`[\w/]+\.py`(?: and )?)+)[^`()]*\(`(?:\w+\.)?(\w+_\w+)`\)")
 FILES = re.compile(r"`([\w/]+\.py)`")
 FOLDERS = ("scalable", ".")
 
