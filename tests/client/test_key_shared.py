@@ -12,9 +12,15 @@ from launch.process import ManagedProcess
 from scalable.client import Admin, KeySharedConsumer, Message, Producer
 from scalable.domain.subscriptions import BucketKey
 from tests.client.test_consumer import fill
-from tests.processes import LiveNode
+from tests.processes import LiveNode, ProcessFactory
 
 PATIENCE_SECONDS = 120
+
+
+@pytest.fixture
+def live_node(processes: ProcessFactory) -> LiveNode:
+    """A node that has patience with owners on a slow machine: what is taken from them comes twice."""
+    return processes.node(SCALABLE_HANDOVER_SECONDS=str(PATIENCE_SECONDS))
 
 
 def sharer(node: LiveNode, topic: str, name: str) -> KeySharedConsumer:
@@ -30,9 +36,12 @@ class Sharers:
 
     @asynccontextmanager
     async def reading(self, consumer: KeySharedConsumer) -> AsyncIterator[KeySharedConsumer]:
-        async with consumer:
-            task = asyncio.create_task(self._read(consumer))
+        await consumer.start(PATIENCE_SECONDS)
+        task = asyncio.create_task(self._read(consumer))
+        try:
             yield consumer
+        finally:
+            await consumer.close(PATIENCE_SECONDS)
         await task
 
     async def _read(self, consumer: KeySharedConsumer) -> None:
