@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from scalable.wire.frame import Frame, Number, ServerSent
+from scalable.wire.loads import TimeMs
 
 SegmentIdText = Annotated[str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]{0,18})\Z")]
 
@@ -30,7 +31,7 @@ class Register(Frame, frozen=True, tag="register"):
     """
 
     initial_position: Literal["earliest", "latest"] = "earliest"
-    start_time_ms: Number | None = None
+    start_time_ms: TimeMs | None = None
     checkpoint: CheckpointBody | None = None
     kind: Literal["STREAM", "CHECKPOINT"] = "STREAM"
     key_shared: bool = False
