@@ -161,12 +161,16 @@ def codec_of(compression: str) -> Codec:
     return Codec[compression.upper()]
 
 
-def _deliver_at_ms(at: datetime | None, after: timedelta | None) -> int:
+def _deliver_at_ms(at: object, after: object) -> int:
     if at is None and after is None:
         return 0
     if at is not None and after is not None:
         raise BatchInvalid(problem="it has two times of delivery")
-    if at is not None and at.tzinfo is None:
+    if not isinstance(at, datetime | None):
+        raise BatchInvalid(problem=f"its time of delivery {at!r} is no datetime")
+    if not isinstance(after, timedelta | None):
+        raise BatchInvalid(problem=f"its delay {after!r} is no timedelta")
+    if at is not None and at.utcoffset() is None:
         raise BatchInvalid(problem="its time of delivery has no time zone")
     try:
         due = at if after is None else datetime.fromtimestamp(time.time(), UTC) + after
