@@ -29,6 +29,7 @@ from scalable.segments.port import (
     AppendResult,
     CursorState,
     Fence,
+    NewStore,
     ProducerMark,
     ReadResult,
     SegmentKey,
@@ -57,6 +58,19 @@ class EmbeddedSegments(EmbeddedClaims):
             subscriptions=list(subscriptions),
         )
         _raise_refusal(refusal, key, fence)
+
+    def create_all(self, *, incarnation: int, stores: Sequence[NewStore]) -> None:
+        """Make many stores; see SegmentPort."""
+        cursors = [(store.segment_id, cursor) for store in stores for cursor in store.cursors]
+        names = {
+            "incarnation": incarnation,
+            "segment_ids": [store.segment_id for store in stores],
+            "hash_starts": [store.hash_range.start for store in stores],
+            "hash_ends": [store.hash_range.end for store in stores],
+            "cursor_segment_ids": [segment_id for segment_id, _ in cursors],
+            "cursors": [cursor for _, cursor in cursors],
+        }
+        self._execute(statements.CREATE_ALL, names)
 
     def terminate(self, key: SegmentKey, *, fence: Fence | None) -> int:
         """Seal a store and return its end; see SegmentPort."""
@@ -91,7 +105,12 @@ class EmbeddedSegments(EmbeddedClaims):
 
     def delete(self, key: SegmentKey) -> None:
         """Remove a store; see SegmentPort."""
-        self._one(statements.DELETE, key)
+        self.delete_all(incarnation=key.incarnation, segment_ids=[key.segment_id])
+
+    def delete_all(self, *, incarnation: int, segment_ids: Sequence[int]) -> None:
+        """Remove many stores; see SegmentPort."""
+        names = {"incarnation": incarnation, "segment_ids": list(segment_ids)}
+        self._execute(statements.DELETE_ALL, names)
 
     def keys(self, *, incarnation: int | None = None) -> Sequence[SegmentKey]:
         """All stores; see SegmentPort."""

@@ -28,6 +28,7 @@ from scalable.segments.port import (
     AppendResult,
     CursorState,
     Fence,
+    NewStore,
     ProducerMark,
     ReadResult,
     SegmentKey,
@@ -65,6 +66,13 @@ class MemorySegments(MemoryClaims):
             for subscription in subscriptions:
                 self.create_cursor(key, subscription=subscription, position=None)
 
+    def create_all(self, *, incarnation: int, stores: Sequence[NewStore]) -> None:
+        """Make many stores; see SegmentPort."""
+        with self._lock:
+            for store in stores:
+                key = SegmentKey(incarnation, store.segment_id)
+                self.create(key, hash_range=store.hash_range, subscriptions=store.cursors, fence=None)
+
     def terminate(self, key: SegmentKey, *, fence: Fence | None) -> int:
         """Seal a store and return its end; see SegmentPort."""
         with self._lock:
@@ -96,6 +104,12 @@ class MemorySegments(MemoryClaims):
         """Remove a store; see SegmentPort."""
         with self._lock:
             self._stores.pop(key, None)
+
+    def delete_all(self, *, incarnation: int, segment_ids: Sequence[int]) -> None:
+        """Remove many stores; see SegmentPort."""
+        with self._lock:
+            for segment_id in segment_ids:
+                self.delete(SegmentKey(incarnation, segment_id))
 
     def keys(self, *, incarnation: int | None = None) -> Sequence[SegmentKey]:
         """All stores; see SegmentPort."""

@@ -15,6 +15,9 @@ from scalable.domain.keyspace import HashRange
 MAX_ACKNOWLEDGED = 1_000
 """So many ranges above its position does a cursor's state name."""
 
+STORES_AT_ONCE = 500
+"""So many stores are made or deleted in one statement."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentKey:
@@ -22,6 +25,14 @@ class SegmentKey:
 
     incarnation: int
     segment_id: int
+
+
+class NewStore(NamedTuple):
+    """A store to be made, and the names of its cursors."""
+
+    segment_id: int
+    hash_range: HashRange
+    cursors: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +200,9 @@ class SegmentPort(Protocol):
         An existing store is left as it is; cursors that it lacks are added. Raises LeaseLost.
         """
 
+    def create_all(self, *, incarnation: int, stores: Sequence[NewStore]) -> None:
+        """`create` for at most `STORES_AT_ONCE` stores of a topic, without a fence; one statement."""
+
     def terminate(self, key: SegmentKey, *, fence: Fence | None) -> int:
         """Refuse appends from now on and return the end offset; raises SegmentStoreMissing, LeaseLost."""
 
@@ -202,6 +216,9 @@ class SegmentPort(Protocol):
 
     def delete(self, key: SegmentKey) -> None:
         """Remove a store with its batches, marks and cursors; a missing one is fine."""
+
+    def delete_all(self, *, incarnation: int, segment_ids: Sequence[int]) -> None:
+        """`delete` for at most `STORES_AT_ONCE` stores of a topic; one statement."""
 
     def keys(self, *, incarnation: int | None = None) -> Sequence[SegmentKey]:
         """All stores (of one topic incarnation), for the sweep of orphans."""

@@ -9,13 +9,14 @@ SQL = Path(__file__).with_name("sql")
 _INSTALL_LOCK = 0x5CA1AB1E
 _NO_SCHEMA = """
 DROP TABLE IF EXISTS segment_schema;
-DROP FUNCTION IF EXISTS segment_inherit, segment_read, segment_offset_at, segment_acknowledged, segment_skip,
-    segment_change_claims, segment_claim, segment_acknowledge_ranges, segment_pass, segment_due_at,
-    segment_forget_trimmed, segment_settle, segment_split_pending, segment_move, segment_batch_at,
-    segment_newest_position, segment_seek, segment_acknowledge, segment_cursor_position, segment_marks,
-    segment_marks_of, segment_trim, segment_delete, segment_delete_cursors, segment_terminate, segment_create,
-    segment_add_cursors, segment_append, segment_mark_bounds, segment_own_sequence, segment_pass_fence,
-    segment_lock, segment_end_offset;
+DROP FUNCTION IF EXISTS segment_create_all, segment_delete_all, segment_inherit, segment_read,
+    segment_offset_at, segment_acknowledged, segment_skip, segment_change_claims, segment_claim,
+    segment_acknowledge_ranges, segment_pass, segment_due_at, segment_forget_trimmed, segment_settle,
+    segment_split_pending, segment_move, segment_batch_at, segment_newest_position, segment_seek,
+    segment_acknowledge, segment_cursor_position, segment_marks, segment_marks_of, segment_trim,
+    segment_delete, segment_delete_cursors, segment_terminate, segment_create, segment_add_cursors,
+    segment_append, segment_mark_bounds, segment_own_sequence, segment_pass_fence, segment_lock,
+    segment_end_offset;
 DROP TABLE IF EXISTS segment_pending, segment_position, segment_cursor, segment_mark, segment_batch,
     segment_log;
 """

@@ -19,6 +19,11 @@ SELECT refusal FROM segment_create(
     %(incarnation)s::bigint, %(segment_id)s::bigint, %(hash_start)s::integer, %(hash_end)s::integer,
     %(subscriptions)s::text[], %(operation)s::text, %(token)s::bigint)
 """
+CREATE_ALL = """
+SELECT segment_create_all(
+    %(incarnation)s::bigint, %(segment_ids)s::bigint[], %(hash_starts)s::integer[], %(hash_ends)s::integer[],
+    %(cursor_segment_ids)s::bigint[], %(cursors)s::text[])
+"""
 TERMINATE = """
 SELECT refusal, final_offset FROM segment_terminate(
     %(incarnation)s::bigint, %(segment_id)s::bigint, %(operation)s::text, %(token)s::bigint)
@@ -27,7 +32,7 @@ TRIM = """
 SELECT refusal, new_start FROM segment_trim(
     %(incarnation)s::bigint, %(segment_id)s::bigint, %(before)s::bigint, %(max_batches)s::integer)
 """
-DELETE = "SELECT segment_delete(%(incarnation)s::bigint, %(segment_id)s::bigint)"
+DELETE_ALL = "SELECT segment_delete_all(%(incarnation)s::bigint, %(segment_ids)s::bigint[])"
 
 KEYS = """
 SELECT incarnation, segment_id FROM segment_log

@@ -30,6 +30,7 @@ from scalable.services import auditing
 from scalable.services.cursors import cursors_in
 from scalable.services.lifetimes import retention_of
 from scalable.services.settling import settle_topic
+from scalable.services.stores import delete_stores
 from scalable.store import operations, subscriptions, topics
 from scalable.store import retention as store
 from scalable.store.clock import database_now, milliseconds
@@ -229,8 +230,7 @@ def _end_offset(key: SegmentKey) -> int:
 
 def _finish(incarnation: int, pruned: tuple[int, ...]) -> None:
     """Delete the stores, which are orphans by now, and open what waited for the segments to be drained."""
-    for segment_id in pruned:
-        segment_port().delete(SegmentKey(incarnation, segment_id))
+    delete_stores(incarnation, pruned)
     if pruned:
         settle_topic(topic_id=incarnation)
 

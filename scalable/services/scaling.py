@@ -16,9 +16,8 @@ from scalable.domain.errors import (
 from scalable.domain.layout import Layout, ReshapePlan
 from scalable.domain.names import TopicName
 from scalable.domain.operations import OperationKind, Outcome, Phase, may_abort
-from scalable.segments.port import SegmentKey
-from scalable.segments.registry import segment_port
 from scalable.services import auditing
+from scalable.services.stores import delete_stores
 from scalable.store import operations as store
 from scalable.store import topics
 from scalable.store.decisions import SYSTEM_TENANT
@@ -244,6 +243,4 @@ def delete_children(operation: OperationView) -> None:
 
     What a fenced-off driver makes after this, it makes in vain: the sweep of orphans finds it.
     """
-    port = segment_port()
-    for child_id in operation.plan.child_ids:
-        port.delete(SegmentKey(operation.incarnation, child_id))
+    delete_stores(operation.incarnation, operation.plan.child_ids)

@@ -25,7 +25,7 @@ from scalable.services import auditing, pruning, seeking
 from scalable.services.backlogs import backlog_of
 from scalable.services.cursors import cursors_in
 from scalable.services.positions import AtTime, Start
-from scalable.services.topics import create_stores
+from scalable.services.stores import create_stores
 from scalable.store import operations, subscriptions, topics
 from scalable.store.subscriptions import SubscriptionView
 from scalable.store.topics import TopicView

@@ -2,7 +2,9 @@
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from django.conf import settings
 
@@ -10,6 +12,7 @@ from scalable import announce
 from scalable.domain.errors import TopicNotFound
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.services.stores import delete_stores
 from scalable.services.topics import heal_topic
 from scalable.store import operations, topics
 
@@ -42,9 +45,8 @@ def sweep_stores() -> tuple[list[SegmentKey], list[SegmentKey]]:
     for key in segment_port().keys(incarnation=None):
         by_topic[key.incarnation].add(key)
     orphans = [key for page in _pages(sorted(by_topic)) for key in _orphans(page, by_topic)]
-    for key in orphans:
-        logger.warning("Deleting an orphaned store: %s", key)
-        segment_port().delete(key)
+    for incarnation, keys in groupby(orphans, key=attrgetter("incarnation")):
+        _delete(incarnation, [key.segment_id for key in keys])
     return orphans, list(_healed(by_topic))
 
 
@@ -64,6 +66,12 @@ def _orphans(incarnations: list[int], by_topic: dict[int, set[SegmentKey]]) -> l
     return sorted({key for incarnation in incarnations for key in by_topic[incarnation]} - known)
 
 
+def _delete(incarnation: int, segment_ids: Sequence[int]) -> None:
+    delete_stores(incarnation, segment_ids)
+    # No warning: as long as a topic is being deleted, its stores are orphans too.
+    logger.info("Deleted %d orphaned stores of topic %s", len(segment_ids), incarnation)
+
+
 def _healed(by_topic: dict[int, set[SegmentKey]]) -> Iterator[SegmentKey]:
     after = 0
     while page := topics.active_segment_ids(after=after, topics=TOPICS_PER_PAGE):
@@ -79,6 +87,6 @@ def _heal(incarnation: int) -> Collection[SegmentKey]:
         healed = heal_topic(incarnation=incarnation)
     except TopicNotFound:
         return ()
-    for segment_id in healed:
-        logger.warning("Made the missing store of segment %s of topic %s", segment_id, incarnation)
+    if healed:
+        logger.warning("Made %d missing stores of topic %s", len(healed), incarnation)
     return [SegmentKey(incarnation, segment_id) for segment_id in healed]

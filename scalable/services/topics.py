@@ -1,6 +1,6 @@
 """Topics: create, read, list, delete, and their auto-scale policies."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
@@ -9,13 +9,14 @@ from django.db import transaction
 from scalable import announce
 from scalable.domain.access import Scope
 from scalable.domain.errors import SegmentClaimed, TopicExists
-from scalable.domain.layout import Layout, Segment
+from scalable.domain.layout import Layout
 from scalable.domain.names import TopicName
 from scalable.domain.policy import EffectivePolicy, parse_override, validate
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services import auditing, grants
 from scalable.services.policies import resolve
+from scalable.services.stores import create_stores, delete_stores
 from scalable.store import operations, overview
 from scalable.store import topics as store
 from scalable.store.clock import database_now, milliseconds
@@ -27,7 +28,6 @@ __all__ = [
     "TopicFigures",
     "TopicView",
     "Wanted",
-    "create_stores",
     "create_topic",
     "delete_topic",
     "effective_policy",
@@ -105,19 +105,6 @@ def heal_topic(*, incarnation: int) -> tuple[int, ...]:
     return tuple(segment.segment_id for segment in missing)
 
 
-def create_stores(topic: TopicView, segments: Collection[Segment]) -> None:
-    """Make the stores of these segments, with the cursors of all subscriptions; what is there stays."""
-    port = segment_port()
-    subscriptions = store.named_subscriptions(topic.incarnation)
-    for segment in segments:
-        port.create(
-            SegmentKey(topic.incarnation, segment.segment_id),
-            hash_range=segment.hash_range,
-            subscriptions=store.cursors_of(subscriptions, segment.entry_bucket_splits),
-            fence=None,
-        )
-
-
 def get_topic(*, name: TopicName) -> TopicView:
     """Read a topic with its layout; raises TopicNotFound."""
     return store.read(name)
@@ -172,9 +159,8 @@ def delete_topic(
         )
         announce.publish(announce.TopicDeleted(topic.incarnation, str(name)))
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
-    port = segment_port()
-    for key in port.keys(incarnation=topic.incarnation):
-        port.delete(key)
+    keys = segment_port().keys(incarnation=topic.incarnation)
+    delete_stores(topic.incarnation, [key.segment_id for key in keys])
 
 
 def set_properties(

@@ -1,7 +1,11 @@
 """Rows of segments and the domain's values, in both directions."""
 
+import json
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
+from django.db import connection
 from django.db.models import QuerySet
 
 from scalable.domain.keyspace import HashRange
@@ -21,6 +25,12 @@ _COLUMNS = (
     "entry_bucket_splits",
 )
 _WIDTH = len(_COLUMNS) + 2
+_WRITTEN = ", ".join((*_COLUMNS, "created_at", "sealed_at"))
+_INSERT = f"""
+INSERT INTO scalable_segment (topic_id, {_WRITTEN})
+SELECT %s, {_WRITTEN} FROM json_populate_recordset(NULL::scalable_segment, %s::json)
+"""
+_ROWS_AT_ONCE = 1_000
 _STATES = {state.value: state for state in SegmentState}
 
 
@@ -50,6 +60,15 @@ def _segment(row: tuple[Any, ...]) -> Segment:
         sealed_at_ms=NOT_SEALED_MS if sealed_ms is None else sealed_ms,
         entry_bucket_splits=tuple(splits),
     )
+
+
+def insert_segments(incarnation: int, segments: Iterable[Segment]) -> None:
+    """Add rows of segments; no objects and parameters of the ORM for each of what may be 65,536."""
+    rest = iter(segments)
+    with connection.cursor() as cursor:
+        while portion := list(islice(rest, _ROWS_AT_ONCE)):
+            rows = [{"segment_id": each.segment_id, **segment_columns(each)} for each in portion]
+            cursor.execute(_INSERT, [incarnation, json.dumps(rows, default=str)])
 
 
 def segment_columns(segment: Segment) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from scalable.models import Topic as TopicRow
 from scalable.store import evaluations
 from scalable.store.clock import milliseconds, moment, optional_milliseconds
 from scalable.store.retention import write_history
-from scalable.store.segment_rows import read_segments, segment_columns
+from scalable.store.segment_rows import insert_segments, read_segments, segment_columns
 
 _NAMESPACE_TO_USE = "SELECT id, deleting FROM scalable_namespace WHERE tenant = %s AND name = %s FOR SHARE"
 
@@ -205,8 +205,8 @@ def insert(
     except IntegrityError as error:
         # Somebody else was faster since the look a moment ago.
         raise TopicExists(topic=str(name)) from error
-    _insert_segments(row.pk, layout.segments.values())
-    return lock_incarnation(row.pk)
+    insert_segments(row.pk, layout.segments.values())
+    return _view(TopicRow.objects.select_related("namespace").get(pk=row.pk), layout.segments.values())
 
 
 def reserve(topic: TopicView, layout: Layout) -> int:
@@ -228,7 +228,7 @@ def write_layout(
     for segment in sorted(changed, key=lambda segment: segment.is_active):
         _segment_rows(topic.incarnation, segment.segment_id).update(**segment_columns(segment))
     added = layout.segments.keys() - before.keys()
-    _insert_segments(topic.incarnation, (layout.segments[key] for key in added))
+    insert_segments(topic.incarnation, (layout.segments[key] for key in added))
     gone = [segment for key, segment in before.items() if key not in layout.segments]
     if gone:
         write_history(topic.incarnation, gone, end_offsets or {})
@@ -358,11 +358,3 @@ def _view(topic: TopicRow, segments: Iterable[Segment]) -> TopicView:
 
 def _segment_rows(incarnation: int, segment_id: int) -> QuerySet[SegmentRow]:
     return SegmentRow.objects.filter(topic_id=incarnation, segment_id=segment_id)
-
-
-def _insert_segments(incarnation: int, segments: Iterable[Segment]) -> None:
-    rows: Sequence[SegmentRow] = [
-        SegmentRow(topic_id=incarnation, segment_id=segment.segment_id, **segment_columns(segment))
-        for segment in segments
-    ]
-    SegmentRow.objects.bulk_create(rows, batch_size=1_000)

@@ -8,7 +8,7 @@ from scalable.domain.errors import (
     SegmentTerminated,
 )
 from scalable.domain.keyspace import FULL_RANGE
-from scalable.segments.port import Fence, SegmentPort
+from scalable.segments.port import STORES_AT_ONCE, Fence, NewStore, SegmentKey, SegmentPort
 from tests.segments.samples import (
     batch,
     fresh_key,
@@ -56,6 +56,45 @@ class StoreSuite:
         assert port.cursors(key) == []
         assert stored(port, key) == []
         assert port.producer_marks(key, producer="p") == []
+
+    def test_many_stores_are_made_at_once_and_what_is_there_stays(self, port: SegmentPort) -> None:
+        key = new_store(port, "a")
+        port.append(key, [batch(0, 3)], producer="p")
+        port.acknowledge(key, subscription="a", generation=0, position=2)
+        port.trim(key, before_offset=3, max_batches=1)
+        stores = [NewStore(number, FULL_RANGE, ["a", "b"]) for number in reversed(range(STORES_AT_ONCE))]
+        for _ in range(2):
+            port.create_all(incarnation=key.incarnation, stores=stores)
+        made = [SegmentKey(key.incarnation, number) for number in range(STORES_AT_ONCE)]
+        assert list(port.keys(incarnation=key.incarnation)) == made
+        found = {each: [(at.subscription, at.position) for at in port.cursors(each)] for each in made}
+        assert found.pop(key) == [("a", 2), ("b", 3)]
+        assert all(cursors == [("a", 0), ("b", 0)] for cursors in found.values())
+        port.append(made[-1], [batch(0, 3)], producer="p")
+        assert sequences(port, made[-1]) == [0, 1, 2]
+
+    def test_many_stores_are_deleted_at_once_with_all_that_is_in_them(self, port: SegmentPort) -> None:
+        key, other = new_store(port, "a"), new_store(port, "a")
+        stores = [NewStore(number, FULL_RANGE, ["a"]) for number in range(4)]
+        port.create_all(incarnation=key.incarnation, stores=stores)
+        for number in range(4):
+            port.append(SegmentKey(key.incarnation, number), [batch(0, 3)], producer="p")
+        for _ in range(2):
+            port.delete_all(incarnation=key.incarnation, segment_ids=[2, 0, 77])
+        kept = [SegmentKey(key.incarnation, number) for number in (1, 3)]
+        assert list(port.keys(incarnation=key.incarnation)) == kept
+        assert list(port.keys(incarnation=other.incarnation)) == [other]
+        assert [sequences(port, each) for each in kept] == [[0, 1, 2]] * 2
+        port.create_all(incarnation=key.incarnation, stores=[NewStore(2, FULL_RANGE, [])])
+        again = SegmentKey(key.incarnation, 2)
+        assert (port.cursors(again), stored(port, again)) == ([], [])
+        assert port.producer_marks(again, producer="p") == []
+
+    def test_nothing_to_make_or_delete_is_fine(self, port: SegmentPort) -> None:
+        key = new_store(port)
+        port.create_all(incarnation=key.incarnation, stores=[])
+        port.delete_all(incarnation=key.incarnation, segment_ids=[])
+        assert list(port.keys(incarnation=key.incarnation)) == [key]
 
     def test_a_missing_store_is_told_by_name(self, port: SegmentPort) -> None:
         key = fresh_key()

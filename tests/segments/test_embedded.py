@@ -1,14 +1,16 @@
 """The segment log in PostgreSQL, in the metadata database and in a second one, keeps what ports promise."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Event
 
 import pytest
 from django.db import connections, transaction
 
 from scalable.domain.errors import GenerationSuperseded, SegmentTerminated
+from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments.embedded import EmbeddedSegments
-from scalable.segments.port import ReadResult, SegmentKey, SegmentPort
+from scalable.segments.port import NewStore, ReadResult, SegmentKey, SegmentPort
 from scalable.segments.registry import EXTERNAL_ALIAS
 from scalable.segments.schema import SQL, install_schema, remove_schema
 from tests.locks import until_somebody_waits_for_a_lock
@@ -186,6 +188,24 @@ def test_what_a_deletion_waited_for_leaves_no_row(embedded_port: EmbeddedSegment
 
     in_threads([claimer, deleter])
     assert _rows_of_cursors() == (before[0], before[1] - 1)
+
+
+def test_those_who_make_and_delete_the_same_stores_in_any_order_wait_and_end(
+    embedded_port: EmbeddedSegments,
+) -> None:
+    incarnation = fresh_key().incarnation
+    stores = [NewStore(number, FULL_RANGE, ["s", "t"]) for number in range(200)]
+
+    def make(order: Sequence[NewStore]) -> None:
+        embedded_port.create_all(incarnation=incarnation, stores=order)
+
+    def delete(order: Sequence[NewStore]) -> None:
+        embedded_port.delete_all(incarnation=incarnation, segment_ids=[store.segment_id for store in order])
+
+    for act in (make, delete):
+        backwards = stores[::-1]
+        in_threads([partial(act, order) for order in (stores, backwards, stores, backwards)])
+        assert len(embedded_port.keys(incarnation=incarnation)) == (200 if act is make else 0)
 
 
 def _claim(port: EmbeddedSegments, key: SegmentKey) -> None:

@@ -1,6 +1,6 @@
 """Topics: created whole or healed, listed by the page, deleted with everything that belongs to them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -25,7 +25,7 @@ from scalable.domain.operations import OperationKind
 from scalable.domain.policy import PolicySource
 from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.memory import MemorySegments
-from scalable.segments.port import Fence, SegmentKey
+from scalable.segments.port import Fence, NewStore, SegmentKey
 from scalable.segments.registry import segment_port, use_port
 from scalable.services import messages, sweeping, topics, watching
 from scalable.wire.batch import Record, encode_batch
@@ -65,14 +65,11 @@ class FailingSegments(MemorySegments):
 
 
 class FailingEmbedded(EmbeddedSegments):
-    """The embedded data plane, failing at the second segment."""
+    """The embedded data plane, failing behind the first stores of a topic."""
 
-    def create(
-        self, key: SegmentKey, *, hash_range: HashRange, subscriptions: object, fence: Fence | None
-    ) -> None:
-        if key.segment_id == 1:
-            raise BrokenDisk
-        super().create(key, hash_range=hash_range, subscriptions=subscriptions, fence=fence)  # type: ignore[arg-type]
+    def create_all(self, *, incarnation: int, stores: Sequence[NewStore]) -> None:
+        super().create_all(incarnation=incarnation, stores=stores[:1])
+        raise BrokenDisk
 
 
 @pytest.fixture

@@ -25,10 +25,10 @@ def topic() -> TopicView:
     return make_topic("constrained")
 
 
-def make_topic(name: str) -> TopicView:
+def make_topic(name: str, *, segments: int = 4) -> TopicView:
     return topics.insert(
         name=TopicName("public", "default", name),
-        layout=Layout.initial(4, now_ms=1_000),
+        layout=Layout.initial(segments, now_ms=1_000),
         properties={},
         created_at=timezone.now(),
     )
@@ -103,6 +103,26 @@ def test_a_hole_is_refused_at_commit(topic: TopicView, corrupt: Corruption) -> N
     corrupt(topic)
     with pytest.raises(IntegrityError, match="do not tile"):
         commit_is_allowed()
+
+
+def test_a_large_layout_is_checked_by_the_index_though_the_table_was_small(topic: TopicView) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE scalable_segment")
+    for number in range(6):  # after which the session keeps its plans
+        make_topic(f"small-{number}")
+        commit_is_allowed()
+    make_topic("large", segments=500)
+    before = whole_reads()
+    commit_is_allowed()
+    assert whole_reads() == before
+
+
+def whole_reads() -> int:
+    """Count how often this transaction read the whole table of segments."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT seq_scan FROM pg_stat_xact_user_tables WHERE relname = 'scalable_segment'")
+        (reads,) = cursor.fetchone()
+        return int(reads)
 
 
 OVERLAPS: dict[str, Corruption] = {
