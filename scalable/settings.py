@@ -178,6 +178,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "scalable.api.headers.SafeHeaders",
+    "scalable.api.hosts.NamedHost",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -267,7 +268,8 @@ REST_TAGS = (
 )
 SPECTACULAR_SETTINGS = {
     "TITLE": "Scalable Topics",
-    "DESCRIPTION": "Topics whose segments split and merge while producers and consumers run.",
+    "DESCRIPTION": "Topics whose segments split and merge while producers and consumers run."
+    " A path answers 405 to a method that is not described here, and names in Allow those that are.",
     "VERSION": "2",
     "TAGS": [{"name": name} for name in REST_TAGS],
     "SERVE_INCLUDE_SCHEMA": False,

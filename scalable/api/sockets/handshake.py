@@ -70,8 +70,10 @@ async def _read_rules(shown: Pass) -> None:
 
 
 def check_host(scope: Scope) -> None:
-    """Refuse a handshake for a foreign host, as Django does for requests; raises InvalidParameter."""
-    host = header_of(scope, b"host") or ""
+    """Refuse a handshake for a foreign host, or for none or two, as requests are; raises InvalidParameter."""
+    host = ",".join(
+        value.decode("latin-1") for key, value in scope.get("headers", ()) if key.lower() == b"host"
+    )
     domain, _ = split_domain_port(host)
     if not domain or not validate_host(domain, settings.ALLOWED_HOSTS):
         raise InvalidParameter(parameter="Host", value=host[:255], problem="this node is not called so")
