@@ -287,8 +287,19 @@ def read_body(data: bytes, shape: Any) -> Any:
         _raise_unknown_field(error, shape)
         raise UnreadableBody(problem=str(error)) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, RepeatedName) as error:
-        raise UnreadableBody(problem=str(error)) from error
+        raise UnreadableBody(problem=_problem_of(data, error)) from error
     return body
+
+
+def _problem_of(data: bytes, error: Exception) -> str:
+    """Say what is wrong with a body: the decoder takes half of a surrogate pair for a truncated text."""
+    try:
+        json.dumps(json.loads(data), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "a text has half of a surrogate pair, which is no character"
+    except (ValueError, RecursionError):
+        pass
+    return str(error)
 
 
 def _check_names(data: bytes) -> None:
