@@ -34,6 +34,14 @@ logger = logging.getLogger(__name__)
 
 RETRY_AFTER_SECONDS = 1
 AUTHENTICATE_HEADER = 'Bearer realm="scalable"'
+WRONG_METHOD = "method_not_allowed"
+BAD_REQUEST = "bad_request"
+INTERNAL = "internal"
+PLAIN_HINTS = {
+    WRONG_METHOD: "The answer's Allow header names the methods that this path takes.",
+    BAD_REQUEST: "Mend the request; its Host must be a name of the node (SCALABLE_ALLOWED_HOSTS).",
+    INTERNAL: "Try again after a pause; the node's log tells what happened.",
+}
 
 
 class Answer(NamedTuple):
@@ -198,13 +206,13 @@ def no_such_path(path: str) -> UnknownPath:
 def bad_request(request: HttpRequest, exception: Exception) -> JsonResponse:
     """Answer a request that is refused before any view sees it, as one for a foreign host (handler400)."""
     return JsonResponse(
-        _plain_body("bad_request", f"The request is not acceptable ({type(exception).__name__})."), status=400
+        _plain_body(BAD_REQUEST, f"The request is not acceptable ({type(exception).__name__})."), status=400
     )
 
 
 def wrong_method(method: str, allowed: Sequence[str]) -> JsonResponse:
     """Answer a method that a door outside REST does not take."""
-    body = _plain_body("method_not_allowed", f'Method "{method}" not allowed.')
+    body = _plain_body(WRONG_METHOD, f'Method "{method}" not allowed.')
     return JsonResponse(body, status=405, headers={"Allow": ", ".join(allowed)})
 
 
@@ -213,7 +221,7 @@ def failure(error: BaseException | None) -> tuple[int, dict[str, Any]]:
     if isinstance(error, OperationalError):
         known = internal_error(error)
         return answer_of(known).status, body_of(known)
-    return 500, _plain_body("internal", "Something went wrong inside the server.")
+    return 500, _plain_body(INTERNAL, "Something went wrong inside the server.")
 
 
 def _answer(error: ScalableError, *, status: int | None = None) -> Response:
@@ -252,4 +260,4 @@ def _known_error(error: Exception, context: dict[str, Any]) -> ScalableError | N
 
 
 def _plain_body(code: str, reason: str) -> dict[str, Any]:
-    return {"reason": reason, "code": code, "fields": {}, "hint": ""}
+    return {"reason": reason, "code": code, "fields": {}, "hint": PLAIN_HINTS.get(code, "")}

@@ -41,6 +41,7 @@ class Rest:
         refusal = answer.json()
         assert set(refusal) == {"reason", "code", "fields", "hint"}, answer.content
         assert refusal["reason"]
+        assert refusal["hint"]
         assert "{" not in refusal["hint"]
         return answer.status_code, refusal["code"]
 

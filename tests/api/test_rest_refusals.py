@@ -293,6 +293,22 @@ def test_a_body_beyond_the_limit(rest: Rest) -> None:
 @pytest.mark.parametrize("method", ["PATCH", "OPTIONS", "TRACE", "POST"])
 def test_methods_without_a_door(rest: Rest, orders: Orders, method: str) -> None:
     assert rest.refused(method, orders.path) == (405, "method_not_allowed")
+    answer = rest.call(method, orders.path)
+    assert "Allow header" in answer.json()["hint"]
+    assert "GET" in answer["Allow"]
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "\\udc00", "a\\ud800b", "\\udc00\\ud800"])
+def test_half_of_a_surrogate_pair_is_named_as_such(rest: Rest, text: str) -> None:
+    for body in (f'{{"owner": "{text}"}}', f'{{"{text}": "x"}}'):
+        answer = rest.call("PUT", f"{NAMESPACE}/x", body.encode())
+        assert answer.status_code == 400
+        assert "half of a surrogate pair" in answer.json()["reason"]
+
+
+@pytest.mark.parametrize("body", [b"{", b'{"owner": "a', b'{"owner": "\\ud800'])
+def test_a_body_that_is_cut_is_said_to_be_truncated(rest: Rest, body: bytes) -> None:
+    assert "truncated" in rest.call("PUT", f"{NAMESPACE}/x", body).json()["reason"]
 
 
 def test_a_database_out_of_reach_is_said_to_be_temporary(rest: Rest) -> None:
