@@ -59,7 +59,7 @@ def acknowledge(*, subscription: SubscriptionView, segment_id: int, incarnation:
     """Acknowledge messages each for itself, whoever holds their claims by now.
 
     In a pruned segment there is nothing left to do. Raises CursorSought, PositionInvalid,
-    SubscriptionNotFound.
+    SubscriptionNotFound, SegmentNotFound (it never was).
     """
     try:
         segment_port().acknowledge_ranges(
@@ -72,6 +72,8 @@ def acknowledge(*, subscription: SubscriptionView, segment_id: int, incarnation:
     except SegmentStoreMissing:
         if not _exists(subscription):  # nor is its topic, perhaps
             raise SubscriptionNotFound(subscription=subscription.name) from None
+        if not topics.ever_had(subscription.incarnation, segment_id):
+            raise SegmentNotFound(segment_id=segment_id) from None
 
 
 def give_back(

@@ -84,6 +84,11 @@ def find_name(incarnation: int) -> TopicName | None:
     return None if topic is None else _name(topic)
 
 
+def ever_had(incarnation: int, segment_id: int) -> bool:
+    """Tell whether a topic has a segment of this id, or had it before it was pruned."""
+    return TopicRow.objects.filter(pk=incarnation, next_segment_id__gt=segment_id).exists()
+
+
 def lock(name: TopicName) -> TopicView:
     """Lock a topic's row until the transaction ends and read it; raises TopicNotFound."""
     return _lock(TopicRow.objects.filter(**_named(name)), str(name))

@@ -128,6 +128,26 @@ def test_a_new_subscription_gets_every_kept_segment_exactly_once(port: SegmentPo
 
 
 @pytest.mark.django_db(transaction=True)
+def test_an_acknowledgement_in_a_segment_is_done_when_it_is_pruned_and_refused_when_it_never_was(
+    port: SegmentPort,
+) -> None:
+    topic = make_topic(segments=1)
+    worker = Worker(topic, queue_of(topic))
+    append(topic, 0, "only")
+    worker.claim()
+    drive(request(OperationKind.SPLIT, topic))
+    worker.acknowledge(0)
+    assert pruning.prune_topic(incarnation=topic.incarnation) == (0,)
+    worker.acknowledge(0)
+    never_was = layout_of(topic).next_segment_id
+    for segment_id in (never_was, 99, 2**31, 2**63 - 1):
+        with pytest.raises(SegmentNotFound):
+            worker.acknowledge(0, segment_id=segment_id)
+    with pytest.raises(PositionInvalid):
+        worker.acknowledge(0, segment_id=never_was - 1)
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_delayed_message_keeps_its_sealed_segment_from_being_pruned(port: SegmentPort) -> None:
     topic = make_topic(segments=1)
     worker = Worker(topic, queue_of(topic))
