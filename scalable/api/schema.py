@@ -7,11 +7,12 @@ import msgspec
 import uritemplate
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
+from rest_framework.exceptions import UnsupportedMediaType
 
 from scalable.api.doors import BODY_ERRORS, COMMON_ERRORS, KEY_ERRORS, Door
 from scalable.api.errors import ANSWERS
 from scalable.api.serializers import ErrorBody
-from scalable.domain.errors import ScalableError
+from scalable.domain.errors import ScalableError, UnreadableBody
 
 JSON_TYPE = "application/json"
 OCTETS_TYPE = "application/octet-stream"
@@ -109,6 +110,8 @@ class DoorSchema(AutoSchema):
         refusals += KEY_ERRORS if self.door.takes_keys(str(self.method)) else ()
         for status, errors in _by_status((*COMMON_ERRORS, *refusals, *self.door.errors)).items():
             bodies.setdefault(str(status), self._refusal(errors))
+        if self.door.body is not None:
+            bodies[str(UnsupportedMediaType.status_code)] = self._refusal([UnreadableBody])
         return bodies
 
     def _success(self, shape: Any) -> _Schema:

@@ -62,9 +62,22 @@ def test_every_door_is_described_with_all_it_may_answer() -> None:
             answers = paths[path][method.lower()]["responses"]
             expected = {str(status) for status in door.answers}
             expected |= {str(ANSWERS[error.code].status) for error in door.errors}
+            assert ("415" in answers) == (door.body is not None), (method, path)
             assert expected <= set(answers), (method, path)
             for error in door.errors:
                 assert f"`{error.code}`" in answers[str(ANSWERS[error.code].status)]["description"]
+
+
+def test_another_type_of_body_and_another_method_are_refused_as_described(db: None) -> None:
+    path = "/admin/v2/scalable/public/default/typed"
+    answer = Rest().call("PUT", path, b"a=1", Content_Type="text/plain")
+    assert (answer.status_code, answer.json()["code"]) == (415, "unreadable_body")
+    assert answer.json()["reason"] == 'The body cannot be read: "text/plain" is not JSON in UTF-8.'
+    answer = Rest().call("PATCH", path)
+    described = description()["paths"]["/admin/v2/scalable/{tenant}/{namespace}/{topic}"]
+    assert answer.status_code == 405
+    assert {method.lower() for method in answer["Allow"].split(", ")} - {"head", "options"} == set(described)
+    assert "405" in description()["info"]["description"]
 
 
 def test_every_operation_has_a_name_of_its_own() -> None:

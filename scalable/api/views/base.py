@@ -128,7 +128,8 @@ def require_json(request: Request) -> None:
     """Refuse a body that says it is something else than JSON in UTF-8, as a form of another site would."""
     content_type, parameters = request._request.content_type, request._request.content_params or {}
     if content_type not in {JSON_TYPE, ""} or parameters.get("charset", "utf-8").lower() not in UTF_8:
-        raise UnsupportedMediaType(request._request.META.get("CONTENT_TYPE", ""))
+        sent = request._request.META.get("CONTENT_TYPE", "")
+        raise UnsupportedMediaType(sent, f'"{sent}" is not JSON in UTF-8')
 
 
 def topic_of(path: Mapping[str, str]) -> TopicName:
