@@ -1,15 +1,20 @@
-"""The settings that the caller's environment gives, read before anything starts."""
+"""The settings that the caller's environment gives, read and tried before anything starts."""
 
+import os
 import runpy
 from collections.abc import Mapping
 from typing import Any
 
+import psycopg
 from django.core.exceptions import ImproperlyConfigured
 
 from launch.process import ROOT, LaunchError
 from scalable.domain.errors import ScalableError
 
 HINT = "docs/settings.md has all settings"
+NAMED_DATABASES = {"default": "DATABASE_URL", "segments": "SCALABLE_SEGMENTS_DATABASE_URL"}
+NOT_OF_THE_DRIVER = {"pool", "isolation_level", "assume_role", "server_side_binding"}
+"""Options of a database that Django keeps to itself."""
 
 
 def given_settings() -> Mapping[str, Any]:
@@ -18,3 +23,27 @@ def given_settings() -> Mapping[str, Any]:
         return runpy.run_path(str(ROOT / "scalable" / "settings.py"))
     except (ImproperlyConfigured, ScalableError) as error:
         raise LaunchError(str(error), HINT) from None
+
+
+def reach_databases(databases: Mapping[str, Mapping[str, Any]]) -> None:
+    """Connect once to each database that the caller names. Raises LaunchError with setting and address."""
+    for alias, setting in NAMED_DATABASES.items():
+        if os.environ.get(setting):
+            _reach(setting, databases[alias])
+
+
+def _reach(setting: str, database: Mapping[str, Any]) -> None:
+    options = {name: value for name, value in database["OPTIONS"].items() if name not in NOT_OF_THE_DRIVER}
+    try:
+        psycopg.connect(
+            host=database["HOST"],
+            port=database["PORT"],
+            dbname=database["NAME"],
+            user=database["USER"],
+            password=database["PASSWORD"],
+            **options,
+        ).close()
+    except psycopg.Error as error:
+        where = f"{database['HOST'] or 'this machine'}:{database['PORT'] or 5432}"
+        reason = " ".join(str(error).split())
+        raise LaunchError(f"no database can be reached at {where}, which {setting} names", reason) from None
