@@ -1,5 +1,6 @@
 """Every number of time that a client may send, at its limits and beyond: taken, or refused by name."""
 
+import asyncio
 from datetime import UTC, datetime
 from typing import Any, get_args
 
@@ -10,13 +11,25 @@ from launch.sandbox import LiveNode
 from scalable.client.starts import registration
 from scalable.domain.errors import FrameInvalid, InvalidParameter
 from scalable.wire import frames
-from scalable.wire.frames import Assignment, ErrorFrame, Frame, Welcome, decode, decoder
+from scalable.wire.batch import Record, encode_batch
+from scalable.wire.frames import (
+    Assignment,
+    ErrorFrame,
+    Frame,
+    Publish,
+    Receipt,
+    Welcome,
+    decode,
+    decoder,
+)
 from scalable.wire.loads import MAX_TIME_MS
 from scalable.wire.queue_frames import MAX_ACK_TIMEOUT_MS, MAX_DELAY_MS, MIN_ACK_TIMEOUT_MS
-from tests.api.members import CONTROL
-from tests.api.peers import ask, raw_socket
+from tests.api.members import CONTROL, PRODUCE
+from tests.api.peers import ask, raw_socket, rest, socket
+from tests.api.queues import make_queue, queue_peer
 from tests.topology import make_topic
 
+QUEUE_PATH = "public/default/orders/subscriptions/q"
 LIMITS = {
     "register start_time_ms": (0, MAX_TIME_MS),
     "attach ack_timeout_ms": (MIN_ACK_TIMEOUT_MS, MAX_ACK_TIMEOUT_MS),
@@ -85,3 +98,27 @@ def test_a_client_refuses_such_a_start_before_it_connects() -> None:
     for value in (*BEYOND, datetime(1969, 12, 31, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)):
         with pytest.raises(InvalidParameter):
             registration(value)
+
+
+async def test_a_batch_with_any_times_is_stored_or_refused_and_read_again(live_node: LiveNode) -> None:
+    """The queue holds back what is due later; the batch beside it is delivered as ever."""
+    await ask(make_queue)
+    extremes = (-(2**63), -1, 0, MAX_TIME_MS + 1, 2**53, 2**63 - 1)
+    async with socket(live_node, PRODUCE, producer="p") as producer:
+        await producer.expect(Welcome)
+        for number, (published_at_ms, deliver_at_ms) in enumerate(
+            (published, due)
+            for published in extremes
+            for due in (0, *[each for each in extremes if each > 0])
+        ):
+            record = Record("k", b"v", number, event_time_ms=published_at_ms)
+            data = encode_batch([record], published_at_ms=published_at_ms, deliver_at_ms=deliver_at_ms)
+            await producer.send(Publish(number, 0, False, data))
+            await producer.expect(Receipt)
+    async with queue_peer(live_node, "a") as consumer:
+        await consumer.attach()
+        assert len(await consumer.take(len(extremes))) == len(extremes)
+        await consumer.nothing_comes()
+        assert not consumer.frames
+    peeked = await asyncio.to_thread(rest, live_node, "GET", f"{QUEUE_PATH}/peek?count=100")
+    assert len(peeked.json()["messages"]) == 24
