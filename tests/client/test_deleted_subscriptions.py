@@ -7,6 +7,7 @@ every socket leads through it.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from scalable.models import ConsumerRegistration
 from tests.api.peers import ask
 from tests.client.proxy import Relay
 from tests.client.test_consumer import fill
+from tests.client.test_nodes import QUICK
 from tests.processes import LiveNode, ProcessFactory
 
 TOPIC = TopicName.parse("topic://public/default/graves")
@@ -73,9 +75,9 @@ class Place:
 
 
 @asynccontextmanager
-async def place(processes: ProcessFactory) -> AsyncIterator[Place]:
+async def place(processes: ProcessFactory, **environment: str) -> AsyncIterator[Place]:
     async with Relay() as relay:
-        node = await asyncio.to_thread(lambda: processes.node(SCALABLE_NODE_URL=relay.url))
+        node = await asyncio.to_thread(lambda: processes.node(SCALABLE_NODE_URL=relay.url, **environment))
         relay.target_url = node.url
         with Admin(node.url, node.admin_token) as admin:
             await asyncio.to_thread(admin.create_topic, TOPIC)
@@ -145,7 +147,53 @@ async def test_to_leave_what_was_deleted_is_no_error_and_makes_nothing(
         assert not await ask(registered)
 
 
-async def test_who_left_it_to_a_new_consumer_may_make_the_subscription_again(
+@pytest.mark.parametrize("again", [False, True], ids=["deleted", "made-again"])
+async def test_another_leader_makes_and_joins_nothing_either(processes: ProcessFactory, again: bool) -> None:
+    """The node dies, and the next one, which never saw the consumers, takes its place."""
+    async with place(processes, **QUICK) as here, AsyncExitStack() as stack:
+        consumers = here.consumers()
+        for each in consumers.values():
+            await stack.enter_async_context(each)
+            await read_all(each)
+        successor = await asyncio.to_thread(lambda: processes.node(**QUICK))
+        here.relay.target_url = successor.url
+        here.relay.shut("/ws/")
+        here.node.process.send_signal(signal.SIGKILL)
+        with Admin(successor.url, successor.admin_token) as here.admin:
+            await here.delete(KINDS, again=again)
+            here.relay.shut()
+            for each in consumers.values():
+                with pytest.raises(SubscriptionNotFound):
+                    await each.receive(timeout_seconds=WAIT_SECONDS)
+            await stack.aclose()
+            assert await here.subscriptions() == (dict.fromkeys(KINDS, MESSAGES) if again else {})
+        assert not await ask(registered)
+
+
+class LosesTheFirst(Relay):
+    """A relay whose connections are cut by the first assignment, which arrives nowhere."""
+
+    def passed(self, data: bytes, *, answers: bool) -> None:
+        if answers and b'"type":"assignment"' in data and not self.lost.is_set():
+            self.lost.set()
+            self.cut()
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "queue"])
+async def test_a_registration_whose_answer_was_lost_is_repeated(
+    live_node: LiveNode, admin: Admin, name: str
+) -> None:
+    await asyncio.to_thread(admin.create_topic, TOPIC)
+    await fill(live_node, str(TOPIC), 0, MESSAGES)
+    async with LosesTheFirst(live_node.url) as relay:
+        here = Place(live_node, relay, admin)
+        async with here.consumers()[name] as consumer:
+            assert relay.lost.is_set()
+            await read_all(consumer)
+        assert list(await here.subscriptions()) == [name]
+
+
+async def test_a_new_consumer_may_make_the_subscription_again(
     processes: ProcessFactory,
 ) -> None:
     async with place(processes) as here:
