@@ -12,7 +12,8 @@ from tests.tidy.sources import PRODUCT, ROOT, Source, documents, paths, python_f
 
 ENTRY_POINTS = (
     *("scalable/apps.py", "tasks/apps.py", "webui/apps.py"),
-    *("scalable/api/headers.py", "scalable/api/logins.py", "scalable/api/pages.py"),  # named in the settings
+    *("scalable/api/headers.py", "scalable/api/hosts.py", "scalable/api/logins.py"),  # named in the settings
+    "scalable/api/pages.py",
     *("**/__main__.py", "**/migrations/*.py", "**/management/commands/*.py", "**/templatetags/*.py"),
     *("bench/rows/*.py", "tests/**/test_*.py", "**/conftest.py"),
 )
