@@ -1,7 +1,7 @@
 """REST calls that wait for a worker, on real processes."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -17,6 +17,25 @@ OTHER = "/admin/v2/scalable/public/default/other"
 
 def client_of(node: LiveNode) -> httpx.Client:
     return httpx.Client(base_url=node.url, headers=node.headers, timeout=40, trust_env=False)
+
+
+def split_meanwhile(
+    node: LiveNode, act: Callable[[httpx.AsyncClient, str], Awaitable[None]]
+) -> httpx.Response:
+    """Ask for a split that no worker does, act on its operation while the request waits; give its answer."""
+
+    async def scenario() -> httpx.Response:
+        async with httpx.AsyncClient(
+            base_url=node.url, headers=node.headers, timeout=40, trust_env=False
+        ) as client:
+            waiting = asyncio.create_task(client.post(f"{PATH}/split/0"))
+            operations: list[dict[str, str]] = []
+            while not operations:
+                operations = (await client.get(f"{PATH}/operations")).json()["operations"]
+            await act(client, operations[0]["operationId"])
+            return await waiting
+
+    return asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 @pytest.fixture
@@ -70,20 +89,26 @@ def test_the_wait_ends_without_the_operation(processes: ProcessFactory) -> None:
 
 
 def test_an_aborted_operation_is_said_to_whoever_waits(admin: httpx.Client, live_node: LiveNode) -> None:
-    async def scenario() -> httpx.Response:
-        async with httpx.AsyncClient(
-            base_url=live_node.url, headers=live_node.headers, timeout=40, trust_env=False
-        ) as client:
-            waiting = asyncio.create_task(client.post(f"{PATH}/split/0"))
-            operations: list[dict[str, str]] = []
-            while not operations:
-                operations = (await client.get(f"{PATH}/operations")).json()["operations"]
-            aborted = await client.post(f"{PATH}/operations/{operations[0]['operationId']}/abort")
-            assert aborted.status_code == 200
-            return await waiting
+    async def abort(client: httpx.AsyncClient, operation_id: str) -> None:
+        aborted = await client.post(f"{PATH}/operations/{operation_id}/abort")
+        assert aborted.status_code == 200
 
-    answer = asyncio.run(asyncio.wait_for(scenario(), 20))
+    answer = split_meanwhile(live_node, abort)
     assert (answer.status_code, answer.json()["code"]) == (409, "operation_aborted")
+
+
+@pytest.mark.parametrize("made_again", [False, True])
+def test_whoever_waits_hears_that_the_topic_went(
+    admin: httpx.Client, live_node: LiveNode, made_again: bool
+) -> None:
+    async def delete(client: httpx.AsyncClient, operation_id: str) -> None:
+        assert (await client.delete(PATH, params={"force": "true"})).status_code == 204
+        if made_again:
+            assert (await client.put(PATH)).status_code == 204
+
+    answer = split_meanwhile(live_node, delete)
+    assert (answer.status_code, answer.json()["code"]) == (404, "topic_deleted")
+    assert answer.json()["fields"] == {"topic": "topic://public/default/waited"}
 
 
 def test_those_who_wait_are_bounded_and_hold_no_connection(processes: ProcessFactory) -> None:

@@ -38,6 +38,7 @@ from scalable.domain.errors import (
     SegmentsFixed,
     SegmentsNotAdjacent,
     SegmentTooNarrow,
+    TopicDeleted,
     TopicNotFound,
 )
 from scalable.services import previewing, scaling
@@ -49,6 +50,7 @@ RESHAPE_HEADERS = {"Location": "with 202, the address of the operation"}
 RETRY_ANSWERS: dict[int, Any] = {204: None, 202: OperationBody}
 RESHAPE_ERRORS = (
     TopicNotFound,
+    TopicDeleted,
     SegmentNotFound,
     SegmentNotActive,
     SegmentsFixed,

@@ -18,6 +18,7 @@ from scalable.domain.errors import (
     OperationNotFound,
     SegmentClaimed,
     TooManyRequests,
+    TopicDeleted,
     error_from_json,
 )
 from scalable.domain.names import TopicName
@@ -36,21 +37,20 @@ _places = threading.BoundedSemaphore(WAITING_REQUESTS_MAX)
 def answer_operation(request: Request, start: Callable[[], OperationView]) -> Response:
     """Start an operation and answer its end (204), or its address at once or when the wait is over (202).
 
-    Raises what `start` raises, the error of an operation that failed, OperationAborted, TooManyRequests.
+    Raises what `start` raises, the error of an operation that failed, OperationAborted, TooManyRequests, and
+    TopicDeleted when the topic went meanwhile, and its operations with it.
     """
     if prefers_async(request):
         return _accepted(request, start(), preference_applied=True)
     with _place():
         operation = start()
-        finished = hub.wait_blocking(
-            operation_key(operation.operation_id),
-            timeout_seconds=settings.SCALABLE_OPERATION_WAIT_SECONDS,
-            predicate=partial(_finished, operation),
-        )
-    if finished is None:
-        latest = scaling.get_operation(name=operation.topic, operation_id=operation.operation_id)
+        try:
+            latest = _await_end(operation)
+        except OperationNotFound:
+            raise TopicDeleted(topic=str(operation.topic)) from None
+    if latest.outcome is None:
         return _accepted(request, latest)
-    _raise_failure(finished)
+    _raise_failure(latest)
     return Response(status=204)
 
 
@@ -102,6 +102,16 @@ def _place() -> Iterator[None]:
         yield
     finally:
         _places.release()
+
+
+def _await_end(started: OperationView) -> OperationView:
+    """The operation once it ended, or as it is when the wait is over; raises OperationNotFound."""
+    finished = hub.wait_blocking(
+        operation_key(started.operation_id),
+        timeout_seconds=settings.SCALABLE_OPERATION_WAIT_SECONDS,
+        predicate=partial(_finished, started),
+    )
+    return finished or scaling.get_operation(name=started.topic, operation_id=started.operation_id)
 
 
 def _finished(started: OperationView) -> OperationView | None:
