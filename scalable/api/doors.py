@@ -8,6 +8,7 @@ from scalable.api.serializers import Query
 from scalable.domain.access import Level, Right
 from scalable.domain.errors import (
     BodyTooSlow,
+    CrossSiteRequest,
     Forbidden,
     IdempotencyKeyBusy,
     IdempotencyKeyReused,
@@ -32,6 +33,7 @@ COMMON_ERRORS: tuple[type[ScalableError], ...] = (
     UnreadableBody,
     Unauthenticated,
     Forbidden,
+    CrossSiteRequest,
     TooManyRequests,
     Internal,
     Unavailable,

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 
 from scalable.api.raw_path import SHOWN_CHARACTERS, check_path
 from scalable.domain.errors import (
-    Forbidden,
+    CrossSiteRequest,
     Internal,
     InvalidName,
     InvalidParameter,
@@ -70,6 +70,7 @@ ANSWERS: dict[str, Answer] = {
     # Who asks.
     "unauthenticated": Answer(401, 4401),
     "forbidden": Answer(403, 4403),
+    "cross_site_request": Answer(403, 4403),
     "read_only": Answer(403, 4403),
     # What is asked for is not there.
     "job_file_not_found": Answer(404, 4404),
@@ -243,7 +244,7 @@ def _known_error(error: Exception, context: dict[str, Any]) -> ScalableError | N
             return Unauthenticated(problem=str(error.detail))
         case exceptions.PermissionDenied() | PermissionDenied():
             # Only the session's check against requests forged by other sites raises these.
-            return Forbidden(role=str(getattr(context.get("request"), "user", "")), right=str(error))
+            return CrossSiteRequest(problem=str(error).removeprefix("CSRF Failed: ").rstrip("."))
         case exceptions.ParseError() | exceptions.UnsupportedMediaType():
             return UnreadableBody(problem=str(error.detail))
         case Http404():

@@ -1,5 +1,6 @@
 """Every door of the URL table and every socket against every kind of caller; a door without a rule fails."""
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -202,9 +203,26 @@ def test_a_superusers_session_may_read(session: Client) -> None:
     assert session.get(NAMESPACE).status_code == 200
 
 
-def test_a_session_without_the_pages_token_changes_nothing(session: Client) -> None:
-    answer = session.put(f"{NAMESPACE}/forged", content_type="application/json")
-    assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+FORGED: dict[str, dict[str, str]] = {
+    "no token": {},
+    "another token": {"X-CSRFToken": "x" * 32},
+    "another site": {"Origin": "https://evil.example"},
+    "a hidden site": {"Origin": "null"},
+}
+"""What is shown in place of the token of a page of this site, or beside it."""
+
+
+@pytest.mark.parametrize("shown", FORGED)
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH"])
+def test_a_session_without_the_pages_token_changes_nothing(session: Client, shown: str, method: str) -> None:
+    session.get("/topics")
+    of_the_page = {"X-CSRFToken": session.cookies["csrftoken"].value} if "Origin" in FORGED[shown] else {}
+    headers = {**of_the_page, **FORGED[shown]}
+    answer = session.generic(method, f"{NAMESPACE}/forged", content_type="application/json", headers=headers)
+    body = answer.json()
+    assert (answer.status_code, body["code"], set(body["fields"])) == (403, "cross_site_request", {"problem"})
+    assert "another site" in body["reason"]
+    assert not re.search(r"role|Anonymous|CSRF Failed|\.\.|\.:", body["reason"])
     assert session.get(f"{NAMESPACE}/forged").status_code == 404
 
 

@@ -248,6 +248,14 @@ class BodyTooSlow(ScalableError):
     limit_seconds: float
 
 
+class CrossSiteRequest(ScalableError):
+    """The request may come from another site's page, which rides on a login here: {problem}."""
+
+    code = "cross_site_request"
+    hint_template = "Pages of this site send the cookie 'csrftoken' as X-CSRFToken; programs use a token."
+    problem: str
+
+
 class TooManyRequests(ScalableError):
     """More is asked than the limit of {limit} allows."""
 
