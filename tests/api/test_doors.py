@@ -306,7 +306,8 @@ async def test_a_socket_is_opened_for_this_host_and_this_site_alone(path: str, s
     bearer = f"Bearer {mint_token(role='admin')}"
     for host in ("evil.example", "", "localhost.evil.example", "evil.example:80"):
         assert await _handshake(path, authorization=bearer, host=host) == (False, 4400), host
-    for origin in ("https://evil.example", "null", "http://localhost.evil.example", "http://[", ""):
+    foreign = ("https://evil.example", "null", "http://localhost.evil.example", "http://[", "")
+    for origin in (*foreign, "https://localhost", "//localhost", "localhost"):
         assert await _handshake(path, authorization=bearer, origin=origin) == (False, 4403), origin
     assert await _handshake(path, authorization=bearer, origin="http://localhost") == (True, None)
 

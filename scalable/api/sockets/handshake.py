@@ -124,10 +124,16 @@ def is_own_origin(scope: Scope) -> bool:
     if origin is None:
         return False
     try:
-        is_own = urlsplit(origin).netloc == header_of(scope, b"host")
+        shown = urlsplit(origin)
     except ValueError:  # no address at all
         return False
+    is_own = (shown.scheme, shown.netloc) == (_page_scheme(scope), header_of(scope, b"host"))
     return is_own or origin in settings.CSRF_TRUSTED_ORIGINS
+
+
+def _page_scheme(scope: Scope) -> str:
+    """The scheme of pages that open such sockets; behind a proxy that is believed, what it forwards."""
+    return "https" if scope.get("scheme") in {"wss", "https"} else "http"
 
 
 async def _pass_of_session(scope: Scope, right: Right, reach: Reach) -> Pass:
