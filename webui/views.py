@@ -38,10 +38,12 @@ def _page(view: View) -> View:
     return ensure_csrf_cookie(login_required(guarded(view)))
 
 
-@login_required
+@_page
 def home(request: HttpRequest) -> HttpResponse:
-    """Lead to the topic list."""
-    return redirect("webui:topics")
+    """Lead to the topic list; where there are no topics, say so to whom a login led here."""
+    if settings.SCALABLE_TOPICS_ENABLED:
+        return redirect("webui:topics")
+    return render(request, "webui/switched_off.html")
 
 
 def favicon(request: HttpRequest) -> HttpResponse:

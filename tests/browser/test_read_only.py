@@ -36,8 +36,10 @@ async def test_without_scalable_topics_their_pages_say_so(
     console: Console, processes: ProcessFactory
 ) -> None:
     without = replace(console, node=processes.node(SCALABLE_TOPICS_ENABLED="false"))
-    for path in ("/topics", "/topics/public/default/orders"):
-        await without.open(path)
-        assert "switched off" in await without.page.inner_text("main h1")
     await without.open("/nodes")
     await without.page.wait_for_selector("[data-role=toggle]")
+    for path, status in (("/topics", 404), ("/topics/public/default/orders", 404), ("/", 200)):
+        answer = await without.page.goto(without.node.url + path)
+        assert answer is not None
+        assert answer.status == status
+        assert "switched off" in await without.page.inner_text("main h1")
