@@ -17,6 +17,7 @@ from channels.routing import URLRouter  # noqa: E402
 from django.conf import settings  # noqa: E402
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: E402
 
+from scalable.api.answers import FreeAnswers  # noqa: E402
 from scalable.api.limits import LimitedBodies  # noqa: E402
 from scalable.api.node import node  # noqa: E402
 from scalable.api.observing import Observed  # noqa: E402
@@ -29,7 +30,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-http_application = Observed(LimitedBodies(django_application))
+http_application = Observed(LimitedBodies(FreeAnswers(django_application)))  # type: ignore[arg-type]
 socket_application = URLRouter(websocket_urlpatterns)
 observed_socket_application = Observed(socket_application)  # type: ignore[arg-type]
 

@@ -1,6 +1,7 @@
 """Sends what processes tell each other from a thread of its own, so that nobody waits for a receiver."""
 
 import atexit
+import logging
 import os
 import threading
 from abc import ABC, abstractmethod
@@ -10,6 +11,8 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
+
+logger = logging.getLogger(__name__)
 
 
 class Sender(ABC, Generic[T]):
@@ -25,7 +28,7 @@ class Sender(ABC, Generic[T]):
 
     @abstractmethod
     def send(self, things: Sequence[T]) -> None:
-        """Send what waited; raises nothing."""
+        """Send what waited."""
 
     def at_home(self) -> None:
         """Have the process close it at its end, and begin it anew after a fork."""
@@ -64,7 +67,10 @@ class Sender(ABC, Generic[T]):
 
     def _run(self) -> None:
         while things := self._take():
-            self.send(things)
+            try:
+                self.send(things)
+            except Exception:  # the thread outlives what it could not send
+                logger.exception("%s: %d were not sent", self._name, len(things))
 
     def _take(self) -> Sequence[T]:
         with self._wake:

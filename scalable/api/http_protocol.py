@@ -1,12 +1,14 @@
-"""HTTP/1.1 as uvicorn speaks it, for whoever sends a whole head in time; a node names it by `--http`.
+"""HTTP/1.1 as uvicorn speaks it, for whoever sends a whole head and takes answers in time.
 
-The server itself waits for ever for what a connection has begun, and keeps all of it.
+A node names it by `--http`. The server itself waits for ever for what a connection has begun, and keeps all
+of it.
 """
 
 import asyncio
 
 from django.conf import settings
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 LOOSE_BYTES_MAX = 65_536
 """What may come without a head, or a part of a body, being whole by it: heads and trailers."""
@@ -15,10 +17,13 @@ LOOSE_BYTES_MAX = 65_536
 class BoundedHttp(HttpToolsProtocol):
     """Closes a connection that owes the head of a request for too long, or sends one without an end.
 
-    Between two requests it may be idle for the server's own time, too.
+    Between two requests it may be idle for the server's own time, too. One that takes nothing of an answer
+    for too long is cut.
     """
 
     _deadline: asyncio.TimerHandle | None = None
+    _taken_until: asyncio.TimerHandle | None = None
+    _answering: RequestResponseCycle | None = None
     _loose_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -27,7 +32,22 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._stop_pressing()
+        self.pipeline.clear()
+        if self._answering is not None:  # uvicorn tells the newest request alone, behind which others wait
+            self._answering.disconnected = True
+            self._answering.message_event.set()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stop_pressing()
+        limit_seconds = settings.SCALABLE_REQUEST_ANSWER_SECONDS
+        self._taken_until = self.loop.call_later(limit_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._stop_pressing()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         self._loose_bytes += len(data)
@@ -53,10 +73,26 @@ class BoundedHttp(HttpToolsProtocol):
         if self.cycle.response_complete:  # no other request waits behind this one
             self._await_head(idle_seconds=self.timeout_keep_alive)
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
     def _await_head(self, *, idle_seconds: float = 0) -> None:
         self._stop_waiting()
         limit_seconds = idle_seconds + settings.SCALABLE_REQUEST_HEAD_SECONDS
-        self._deadline = self.loop.call_later(limit_seconds, self.transport.close)
+        self._deadline = self.loop.call_later(limit_seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        """Close; what is left of an answer would be kept for as long as nobody takes it."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def _stop_pressing(self) -> None:
+        if self._taken_until is not None:
+            self._taken_until.cancel()
+            self._taken_until = None
 
     def _stop_waiting(self) -> None:
         if self._deadline is not None:

@@ -6,10 +6,11 @@ from scalable.segments.schema import install_schema
 
 # One look into the index for each row that changed: its range and the hashes next to it are covered when the parts of the
 # active segments there, which are disjoint, add up. Whether the topic is still there is asked only where that matters. By
-# the index whatever the plan was made for: a session that knew a small table would read all of a large one for each row.
+# the index whatever is known of the table: a plan that was made for a small one would read all of a large one, or of a large
+# topic, for each row. So each look is planned for its range, and never as a read of the table.
 COVERAGE = """
 CREATE OR REPLACE FUNCTION scalable_demand_coverage(topic bigint, first integer, last integer) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET plan_cache_mode = force_custom_plan AS $$
 DECLARE
     low  CONSTANT integer := greatest(first - 1, 0);
     high CONSTANT integer := least(last + 1, 65535);

@@ -78,7 +78,8 @@ class ControllerSocket(FollowingSocket):
     async def opened(self, hello: Hello) -> None:
         """Name the consumer; nothing is registered yet."""
         self.consumer = validate_part(hello.consumer or "", "consumer")
-        self._known_incarnation, self._known_subscription_id = hello.incarnation, hello.subscription_id
+        self._known_incarnation = hello.incarnation
+        self._known_subscription_id = hello.subscription_id or None  # 0 tells nothing
         self._handler = self.keep(self._handle_frames())
         self.welcome()
 
