@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 import httpx
-import psutil
 import pytest
 
-from tests.api.unfinished import head
+from tests.api.unfinished import callers, head
 from tests.faults.waiting import until
 from tests.processes import LiveNode, ProcessFactory
 
@@ -90,9 +89,3 @@ def test_who_takes_no_answer_for_long_is_cut(processes: ProcessFactory) -> None:
         assert link.recv(1) == b"H"
         assert link.getsockname() in callers(node)
         until(lambda: link.getsockname() not in callers(node), what="the end of the connection")
-
-
-def callers(node: LiveNode) -> set[tuple[str, int]]:
-    """Give the other ends of the node's connections."""
-    links = psutil.Process(node.process.pid).net_connections("tcp4")
-    return {tuple(each.raddr) for each in links if each.raddr}

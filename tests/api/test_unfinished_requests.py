@@ -13,7 +13,8 @@ from launch.services import server_argv, web_spec
 from launch.tls import Tls
 from scalable.wire.tls import client_context
 from tests.api.peers import raw_socket
-from tests.api.unfinished import WAIT_SECONDS, Begun, end_of, ends_of, head
+from tests.api.unfinished import WAIT_SECONDS, Begun, callers, end_of, ends_of, head
+from tests.faults.waiting import until
 from tests.launch.test_tls import LOCAL, Authority
 from tests.processes import LiveNode, ProcessFactory
 
@@ -190,19 +191,13 @@ def test_what_takes_long_and_is_not_unfinished_goes_on(processes: ProcessFactory
 def test_what_was_not_finished_leaves_nothing_behind(processes: ProcessFactory) -> None:
     node = processes.node(SCALABLE_REQUEST_HEAD_SECONDS=SHORT, SCALABLE_REQUEST_BODY_SECONDS=SHORT)
     assert is_missing(node)
-    before = sockets_of(node)
 
     async def scenario() -> None:
         begun = [*HEADS.values(), *bodies(**node.headers).values(), *bodies().values()]
         await asyncio.gather(*(end_of(node, begun[number % len(begun)]) for number in range(MANY)))
 
     asyncio.run(scenario())
-    assert sockets_of(node) <= before
-
-
-def sockets_of(node: LiveNode) -> int:
-    files = Path(f"/proc/{node.process.pid}/fd").iterdir()
-    return sum(str(file.readlink()).startswith("socket:") for file in files)
+    until(lambda: not callers(node), what="the end of all connections")
 
 
 def test_encrypted_connections_have_the_same_limits(

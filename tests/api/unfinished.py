@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+import psutil
+
 from tests.processes import LiveNode
 
 WAIT_SECONDS = 20
@@ -45,6 +47,13 @@ def head(line: str, **headers: str) -> bytes:
     """The lines of a head without its end."""
     fields = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     return f"{line} HTTP/1.1\r\n{fields}".encode()
+
+
+def callers(node: LiveNode) -> set[tuple[str, int]]:
+    """Give the other ends of the connections that were made to a node."""
+    place = urlsplit(node.url)
+    links = psutil.Process(node.process.pid).net_connections("tcp4")
+    return {tuple(each.raddr) for each in links if each.raddr and each.laddr.port == place.port}
 
 
 async def end_of(node: LiveNode, begun: Begun, context: ssl.SSLContext | None = None) -> End:
