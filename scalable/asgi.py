@@ -30,7 +30,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
-http_application = Observed(LimitedBodies(FreeAnswers(django_application)))  # type: ignore[arg-type]
+http_application = Observed(LimitedBodies(FreeAnswers(django_application)))
 socket_application = URLRouter(websocket_urlpatterns)
 observed_socket_application = Observed(socket_application)  # type: ignore[arg-type]
 

@@ -1,16 +1,12 @@
 """Sends answers: nobody who reads slowly, or is gone, keeps a connection to the database."""
 
 import logging
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 
-Message = dict[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Any, Receive, Send], Awaitable[None]]
+from scalable.api.limits import Application, Message, Receive, Send
 
 logger = logging.getLogger(__name__)
 
