@@ -162,6 +162,11 @@ class Hello(Frame, frozen=True, tag="hello"):
     incarnation: Number | None = None
     subscription_id: Number | None = None
 
+    @property
+    def joined_subscription_id(self) -> int | None:
+        """Give the subscription that the consumer joined before; an id of 0 tells of none."""
+        return self.subscription_id or None
+
 
 class Close(Frame, frozen=True, tag="close"):
     """Client: ends the session; the server closes the socket with 1000."""

@@ -71,7 +71,7 @@ class ConsumeSocket(FollowingSocket):
             name=self.topic,
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
             incarnation=hello.incarnation,
-            subscription_id=hello.subscription_id or None,
+            subscription_id=hello.joined_subscription_id,
         )
         self._acks = Acknowledgements(self.subscription, consumer, push=self.push, refuse=self._refuse_ack)
         self._context = ReaderContext(

@@ -79,7 +79,7 @@ class ControllerSocket(FollowingSocket):
         """Name the consumer; nothing is registered yet."""
         self.consumer = validate_part(hello.consumer or "", "consumer")
         self._known_incarnation = hello.incarnation
-        self._known_subscription_id = hello.subscription_id or None  # 0 tells nothing
+        self._known_subscription_id = hello.joined_subscription_id
         self._handler = self.keep(self._handle_frames())
         self.welcome()
 

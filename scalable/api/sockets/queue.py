@@ -97,7 +97,7 @@ class QueueSocket(FollowingSocket):
             subscription=self.scope["url_route"]["kwargs"]["subscription"],
             kind=SubscriptionType.QUEUE,
             incarnation=hello.incarnation,
-            subscription_id=hello.subscription_id or None,
+            subscription_id=hello.joined_subscription_id,
         )
         self._context = QueueContext(
             topic=self.topic,
