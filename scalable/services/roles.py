@@ -1,4 +1,4 @@
-"""What a role has when its user goes or gets another name: grants, tenants that it administers, tokens."""
+"""What a role has when its user goes or gets another name: grants, tenants, tokens, idempotency keys."""
 
 from collections.abc import Collection, Mapping
 
@@ -7,6 +7,7 @@ from django.db import transaction
 from scalable.domain.names import validate_part
 from scalable.services import grants, tenants, tokens
 from scalable.store import access as granted
+from scalable.store import idempotency as keys
 from scalable.store import tenants as administered
 from scalable.store import tokens as shown
 
@@ -38,3 +39,6 @@ def _leave(heirs: Mapping[str, str | None], actor: str) -> None:
             grants.hand_on(scope=scope, role=role, heir=heirs[role], actor=actor)
         for token_id in token_ids:
             tokens.revoke_token(token_id=token_id, actor=actor)
+        # The rows that requests mark when all else is done come last here, too.
+        for role, heir in sorted(heirs.items()):
+            keys.hand_on(role, heir=heir)

@@ -55,6 +55,11 @@ DELETE FROM scalable_idempotentrequest
                  AND expires_at <= clock_timestamp() + make_interval(secs => %(left_seconds)s)
                ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 """
+_HAND_ON = """
+UPDATE scalable_idempotentrequest AS request SET role = %(heir)s
+ WHERE role = %(role)s AND NOT EXISTS (SELECT FROM scalable_idempotentrequest AS other
+                                        WHERE other.role = %(heir)s AND other.key = request.key)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +121,13 @@ def count(role: str) -> int:
 def drop_answered(role: str, *, left_seconds: float, limit: int) -> int:
     """Forget the oldest answers of a role that would be kept for at most so long, and count them."""
     return _change(_DROP_ANSWERED, role=role, left_seconds=left_seconds, limit=limit)
+
+
+def hand_on(role: str, *, heir: str | None) -> None:
+    """Give a role's keys to another one, less those that it has itself; without an heir forget them."""
+    if heir is not None:
+        _change(_HAND_ON, role=role, heir=heir)
+    IdempotentRequest.objects.filter(role=role).delete()
 
 
 def trim(*, limit: int, kept_seconds: float) -> int:

@@ -8,7 +8,7 @@ from django.db import connection
 from scalable.audit_models import AuditEvent
 from scalable.domain.access import Right, Scope, Subject
 from scalable.domain.errors import InvalidName, Unauthenticated
-from scalable.services import access, grants, namespaces, roles, tenants, tokens
+from scalable.services import access, grants, idempotency, namespaces, roles, tenants, tokens
 from scalable.services.rules import rules
 
 pytestmark = pytest.mark.django_db
@@ -38,6 +38,26 @@ def given() -> None:
         grants.grant(scope=scope, role=LEAVER, actions=["produce"], actor=ACTOR)
     for role in (HEIR, OTHER):
         grants.grant(scope=TOPIC, role=role, actions=["consume"], actor=ACTOR)
+    for role, key in ((LEAVER, "first"), (LEAVER, "both"), (HEIR, "both"), (OTHER, "first")):
+        answer(role, key)
+
+
+def who(role: str) -> str:
+    """What is told of a role in an answer, which may be handed on and so does not name the role itself."""
+    return role.removeprefix("user:")
+
+
+def answer(role: str, key: str) -> None:
+    """Keep an answer under the role's key, which tells whose it was."""
+    row_id = idempotency.begin(role=role, key=key, fingerprint="the same request")
+    assert isinstance(row_id, int)
+    idempotency.finish(row_id, status=200, body=who(role), headers={})
+
+
+def kept(role: str, key: str) -> str | None:
+    """What is answered again to the role under the key; None: nothing yet."""
+    known = idempotency.begin(role=role, key=key, fingerprint="the same request")
+    return None if isinstance(known, int) else known.body
 
 
 def has(role: str) -> dict[Scope, set[Right]]:
@@ -69,7 +89,12 @@ def rename() -> None:
 def test_nothing_of_a_role_waits_for_the_next_one_of_its_name(leave: Callable[[], None]) -> None:
     issued = tokens.issue_token(role=LEAVER, actor=ACTOR)
     others = tokens.issue_token(role=OTHER, actor=ACTOR)
-    assert tables_with(LEAVER) == {"scalable_grant", "scalable_tenant", *OUTLIVES}
+    assert tables_with(LEAVER) == {
+        "scalable_grant",
+        "scalable_tenant",
+        "scalable_idempotentrequest",
+        *OUTLIVES,
+    }
     before = has(OTHER)
     leave()
     assert tables_with(LEAVER) == OUTLIVES
@@ -111,3 +136,12 @@ def test_a_name_that_no_role_can_have_changes_nothing() -> None:
     with pytest.raises(InvalidName):
         roles.rename(role=LEAVER, to="a/b", actor=ACTOR)
     assert has(LEAVER) == had
+
+
+def test_answers_are_given_again_to_whoever_got_them_and_not_to_the_next_of_the_name() -> None:
+    rename()
+    assert [kept(HEIR, key) for key in ("first", "both")] == [who(LEAVER), who(HEIR)]
+    assert kept(LEAVER, "first") is None
+    roles.forget(roles=[HEIR], actor=ACTOR)
+    assert [kept(HEIR, key) for key in ("first", "both")] == [None, None]
+    assert kept(OTHER, "first") == who(OTHER)
