@@ -36,7 +36,7 @@ from scalable.cli.output import Output, report, report_mistake
 from scalable.cli.session import DEFAULT_URL, Session, default_config_file, find_token, read_config
 from scalable.cli.statuses import INTERRUPTED
 from scalable.cli.streams import OutputFailed
-from scalable.cli.values import TIMEOUT
+from scalable.cli.values import TIMEOUT, is_text
 from scalable.client import ConnectionLost
 from scalable.domain.errors import ScalableError
 
@@ -108,6 +108,7 @@ def run(arguments: Sequence[str]) -> int:
     if as_json:  # else the client's log stands on the standard error, among the objects
         logging.getLogger("scalable.client").addHandler(logging.NullHandler())
     try:
+        _check_text(arguments)
         status = command.main(list(arguments), prog_name=PROGRAM, standalone_mode=False)
     except click.exceptions.Exit as end:
         return end.exit_code
@@ -125,6 +126,13 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return report_mistake(click.ClickException(str(error)), as_json=as_json)
     return status if isinstance(status, int) else 0
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Refuse what no request could carry; raises UsageError."""
+    for number, argument in enumerate(arguments, start=1):
+        if not is_text(argument):
+            raise click.UsageError(f"word {number} of the command line is no UTF-8: {argument!r}")
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from scalable.cli.session import Session
 from scalable.cli.topics import property_option, topic_argument
-from scalable.cli.values import properties_of
+from scalable.cli.values import is_text, properties_of
 from scalable.client import MessageId, Producer
 from scalable.domain.names import TopicName
 
@@ -35,7 +35,7 @@ class Outgoing:
 @click.command()
 @topic_argument
 @click.option("-m", "--message", "messages", multiple=True, help="A value; may be repeated.")
-@click.option("-f", "--file", "source", type=click.File("r"), help="One message a line; - is stdin.")
+@click.option("-f", "--file", "source", type=click.File("rb"), help="One message a line; - is stdin.")
 @click.option("--json-lines", is_flag=True, help='Lines are {"key", "value", "properties"}.')
 @click.option("--key-separator", help="What divides key and value of a line.")
 @click.option("-k", "--key", help="Key of all messages that bring none.")
@@ -48,7 +48,7 @@ def produce(
     session: Session,
     topic: TopicName,
     messages: tuple[str, ...],
-    source: IO[str] | None,
+    source: IO[bytes] | None,
     json_lines: bool,
     key_separator: str | None,
     key: str | None,
@@ -71,7 +71,7 @@ def produce(
     session.output.done(f"sent {count} to {topic}", topic=str(topic), sent=count)
 
 
-def _count_lines(source: IO[str]) -> int | None:
+def _count_lines(source: IO[bytes]) -> int | None:
     """Count what there is to send, for the progress bar; None where it can be read only once."""
     if not source.seekable():
         return None
@@ -82,27 +82,38 @@ def _count_lines(source: IO[str]) -> int | None:
 
 
 def _read(
-    source: IO[str],
+    source: IO[bytes],
     json_lines: bool,
     key_separator: str | None,
     key: str | None,
     common: dict[str, str],
 ) -> Iterator[Outgoing]:
-    """Read messages one by one; raises UsageError with the number of a line that is none."""
+    """Read messages one by one; raises UsageError with the number of a line that is none.
+
+    A value is taken as it is; all else must be text.
+    """
+    separator = (key_separator or "").encode()
     for number, line in enumerate(source, start=1):
-        text = line.rstrip("\r\n")
+        value = line.rstrip(b"\r\n")
         if json_lines:
-            yield _from_json(text, number, key, common)
-        elif key_separator and key_separator in text:
-            own, _, value = text.partition(key_separator)
-            yield Outgoing(own, value.encode(), common)
+            yield _from_json(value, number, key, common)
+        elif separator and separator in value:
+            own, _, value = value.partition(separator)
+            yield Outgoing(_text(own, number), value, common)
         else:
-            yield Outgoing(key, text.encode(), common)
+            yield Outgoing(key, value, common)
 
 
-def _from_json(text: str, number: int, key: str | None, common: dict[str, str]) -> Outgoing:
+def _text(line: bytes, number: int) -> str:
     try:
-        body: Any = json.loads(text)
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"line {number} is no UTF-8 where text is wanted") from error
+
+
+def _from_json(line: bytes, number: int, key: str | None, common: dict[str, str]) -> Outgoing:
+    try:
+        body: Any = json.loads(_text(line, number))
     except ValueError as error:
         raise click.UsageError(f"line {number} is no JSON: {error}") from error
     if not isinstance(body, dict) or "value" not in body or set(body) - {"key", "value", "properties"}:
@@ -112,6 +123,8 @@ def _from_json(text: str, number: int, key: str | None, common: dict[str, str]) 
     if not texts or not isinstance(body.get("key"), str | None):
         raise click.UsageError(f"line {number}: key and properties must be texts")
     value = body["value"] if isinstance(body["value"], str) else json.dumps(body["value"])
+    if not is_text("".join([body.get("key") or "", value, *own, *own.values()])):
+        raise click.UsageError(f"line {number} holds half of a character")
     return Outgoing(body.get("key", key), value.encode(), {**common, **own})
 
 

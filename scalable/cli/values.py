@@ -22,6 +22,15 @@ LONGEST_TIMEOUT_SECONDS = 7 * 86_400.0
 _SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw]?)")
 
 
+def is_text(value: str) -> bool:
+    """Tell whether all of it can be written as UTF-8: a lone surrogate stands for what was no text."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class TopicType(click.ParamType[TopicName]):
     """`tenant/namespace/name`, with or without the scheme."""
 

@@ -1,0 +1,63 @@
+"""What is no text is sent as it is where bytes are wanted, and refused with a line elsewhere."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Command
+
+TOPIC = "public/default/bytes"
+HALF = "\udcff"  # how Python shows a byte of the command line that is no UTF-8
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("produce", TOPIC, "-m", HALF),
+        ("produce", TOPIC, "-m", "a", "-k", HALF),
+        ("create", TOPIC, "-p", f"a={HALF}"),
+        ("list", HALF),
+        (HALF,),
+    ],
+)
+def test_words_that_are_no_text_are_refused(offline_command: Command, words: tuple[str, ...]) -> None:
+    refused = offline_command("-o", "json", *words)
+    assert (refused.status, refused.error["code"], "UTF-8" in refused.error["reason"]) == (2, "usage", True)
+    assert offline_command(*words).err.startswith("Error: word")
+
+
+def test_lines_that_are_no_text_are_values_as_they_are(command: Command, tmp_path: Path) -> None:
+    command("create", TOPIC)
+    source = tmp_path / "lines"
+    source.write_bytes(b"k:a\r\nk:\xff\xfe\nk:\xc3\xa9:b\n")
+    assert command("produce", TOPIC, "-f", str(source), "--key-separator", ":").status == 0
+    read = command("-o", "json", "consume", TOPIC, "-s", "reader", "-n", "3")
+    messages = [json.loads(line) for line in read.out.splitlines()]
+    values = [
+        base64.b64decode(each["valueBase64"]) if "valueBase64" in each else each["value"].encode()
+        for each in messages
+    ]
+    assert values == [b"a", b"\xff\xfe", b"\xc3\xa9:b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        (b"\xff:a", ("--key-separator", ":")),
+        (b'{"value": "\xff"}', ("--json-lines",)),
+        (b'{"value": "\\ud800"}', ("--json-lines",)),
+        (b'{"value": "a", "key": "\\ud800"}', ("--json-lines",)),
+        (b'{"value": "a", "properties": {"\\ud800": "a"}}', ("--json-lines",)),
+        (b'{"value": "a", "properties": {"a": "\\udfff"}}', ("--json-lines",)),
+    ],
+)
+def test_a_line_that_must_be_text_and_is_none_is_named(
+    command: Command, tmp_path: Path, line: bytes, options: tuple[str, ...]
+) -> None:
+    command("create", TOPIC)
+    source = tmp_path / "lines"
+    source.write_bytes(b'{"value": "k:a"}\n' + line + b"\n")
+    refused = command("-o", "json", "produce", TOPIC, "-f", str(source), *options)
+    assert (refused.status, refused.error["code"], "line 2" in refused.error["reason"]) == (2, "usage", True)
