@@ -1,6 +1,7 @@
 """Fixtures of all tests: real servers and processes, the test database, the environment of the settings."""
 
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from urllib.parse import quote, urlsplit
@@ -33,6 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "unset DJANGO_SETTINGS_MODULE: the tests make the environment of the settings"
         )
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So it is for what a shell runs in the background, and for what that starts: tests send Ctrl-C.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     sandbox = Sandbox()
     environment = sandbox.environment()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):

@@ -73,6 +73,14 @@ class BoundedHttp(HttpToolsProtocol):
         if self.cycle.response_complete:  # no other request waits behind this one
             self._await_head(idle_seconds=self.timeout_keep_alive)
 
+    def _should_upgrade(self) -> bool:
+        """Take an upgrade behind a request that is not answered for a plain one.
+
+        The answer would come among the frames of the socket (RFC 9110, section 7.8).
+        """
+        waits = self._answering is not None and not self._answering.response_complete
+        return super()._should_upgrade() and not waits
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle
         super()._start_asgi_task(cycle, app)

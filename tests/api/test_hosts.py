@@ -1,9 +1,9 @@
-"""Doors and sockets are for the hosts of a node, and want to be told of exactly one."""
+"""Doors and sockets are for the hosts of a node, want to be told of exactly one, and do not share a connection."""
 
 import asyncio
 
 from tests.api.unfinished import Begun, ends_of
-from tests.processes import LiveNode
+from tests.processes import LiveNode, ProcessFactory
 
 OTHER = "elsewhere.example"
 UPGRADE = {
@@ -42,3 +42,18 @@ def test_a_request_names_one_host_of_the_node(live_node: LiveNode) -> None:
 def test_a_request_of_the_old_protocol_need_name_no_host(live_node: LiveNode) -> None:
     begun = {"probe": request("/livez", (), {}, version="1.0")}
     assert asyncio.run(ends_of(live_node, begun))["probe"].statuses == (200,)
+
+
+def test_a_socket_does_not_begin_before_what_was_asked_first_is_answered(processes: ProcessFactory) -> None:
+    node = processes.node(SCALABLE_REQUEST_HEAD_SECONDS="0.5")
+    own = (node.url.removeprefix("http://"),)
+    first = request("/admin/v2/tenants", own, node.headers)
+    socket = request("/ws/v2/scalable/topics/public/default", own, {**node.headers, **UPGRADE})
+    ends = asyncio.run(ends_of(node, {"both": Begun(first.sent + socket.sent)}))
+    assert ends["both"].statuses == (200, 404)
+
+
+def test_who_names_no_host_of_the_node_leaves_a_line_in_its_log(live_node: LiveNode) -> None:
+    asyncio.run(ends_of(live_node, {"stranger": request("/livez", (), {"Connection": "close"})}))
+    told = live_node.process.log.tail(20)
+    assert not [line for line in told.splitlines() if "ERROR" in line or "Traceback" in line]
