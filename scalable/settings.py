@@ -335,7 +335,7 @@ LOGGING = {
     "loggers": {
         # A line for each beat of the clock would bury everything else.
         **{name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},
-        # Of what strangers send each line would be an error with a traceback; scalable.access tells of it, too.
+        # What any stranger can send is no error with a traceback; scalable.access tells of it, too.
         "django.security.DisallowedHost": {"level": "CRITICAL"},
         "uvicorn": {"handlers": [], "propagate": True},  # its own would write lines of another form
         "uvicorn.error": {"filters": ["without_query"]},

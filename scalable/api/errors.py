@@ -127,6 +127,7 @@ ANSWERS: dict[str, Answer] = {
     "segment_not_active": Answer(412, 4412),
     "segment_not_prunable": Answer(412, 4412),
     "segment_too_narrow": Answer(412, 4412),
+    "too_many_parts": Answer(412, 4412),
     "segments_fixed": Answer(412, 4412),
     "segments_not_adjacent": Answer(412, 4412),
     "tenant_fixed": Answer(412, 4412),
@@ -166,8 +167,11 @@ def close_code_of(error: ScalableError) -> int:
 def internal_error(error: BaseException) -> Internal | Unavailable:
     """Log an unexpected error under a reference and give the error that names only that reference."""
     reference = uuid.uuid4().hex
+    if isinstance(error, OperationalError):  # by the hundred, while the database is away
+        logger.warning("The database is away, or busy for too long, reference %s: %s", reference, error)
+        return Unavailable(reference=reference)
     logger.error("Unexpected error, reference %s", reference, exc_info=error)
-    return (Unavailable if isinstance(error, OperationalError) else Internal)(reference=reference)
+    return Internal(reference=reference)
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:

@@ -158,7 +158,8 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
         """Split a segment in two, or at the boundaries (first hashes of the later children).
 
         Waits for the end, or returns the operation at once. Raises SegmentNotFound, SegmentNotActive,
-        SegmentTooNarrow, InvalidBoundaries, SegmentClaimed, EpochMoved; OperationWaitLimit when it goes on.
+        SegmentTooNarrow, TooManyParts, InvalidBoundaries, SegmentClaimed, EpochMoved; OperationWaitLimit when
+        it goes on.
         """
         body = {"boundaries": list(boundaries)} if boundaries is not None else None
         return self._reshape(_path(topic, "split", segment_id), body, expected_epoch, wait)

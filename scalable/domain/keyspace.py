@@ -13,6 +13,8 @@ from scalable.domain.errors import InvalidBoundaries, InvalidRange
 
 KEYSPACE_SIZE = 65536
 MAX_HASH = KEYSPACE_SIZE - 1
+MAX_PARTS = 256
+"""So many children or parents one operation may have: the topic takes nothing while they change places."""
 _HEX_RANGE = re.compile(r"([0-9a-f]{4})-([0-9a-f]{4})")
 
 

@@ -25,8 +25,9 @@ from scalable.domain.errors import (
     SegmentNotPrunable,
     SegmentsNotAdjacent,
     SegmentTooNarrow,
+    TooManyParts,
 )
-from scalable.domain.keyspace import FULL_RANGE, KEYSPACE_SIZE, HashRange
+from scalable.domain.keyspace import FULL_RANGE, KEYSPACE_SIZE, MAX_PARTS, HashRange
 from scalable.domain.layout_check import problem_of
 from scalable.domain.operations import OperationKind
 from scalable.domain.segment import (
@@ -121,7 +122,7 @@ class Layout:
     def plan_split(self, segment_id: int, boundaries: Sequence[int] | None = None) -> ReshapePlan:
         """Plan a split at the midpoint, or before each of the given first hashes of later children.
 
-        Raises SegmentNotFound, SegmentNotActive, SegmentTooNarrow, InvalidBoundaries.
+        Raises SegmentNotFound, SegmentNotActive, SegmentTooNarrow, TooManyParts, InvalidBoundaries.
         """
         parent = self.get_active(segment_id)
         if parent.hash_range.size == 1:
@@ -129,6 +130,7 @@ class Layout:
         if boundaries is None:
             ranges: Sequence[HashRange] = parent.hash_range.midpoint_split()
         else:
+            _check_parts(len(boundaries) + 1)
             ranges = parent.hash_range.split_at(boundaries)
         splits = buckets.splits_of_children(parent.entry_bucket_splits, len(ranges))
         return self._plan(OperationKind.SPLIT, (segment_id,), ranges, splits)
@@ -138,8 +140,9 @@ class Layout:
     ) -> ReshapePlan:
         """Plan the union of two or more neighbours, given in any order, with all their entry buckets.
 
-        Raises SegmentNotFound, SegmentNotActive, SegmentsNotAdjacent.
+        Raises TooManyParts, SegmentNotFound, SegmentNotActive, SegmentsNotAdjacent.
         """
+        _check_parts(len(segment_ids))
         parents = [self.get_active(segment_id) for segment_id in segment_ids]
         ranges = sorted(parent.hash_range for parent in parents)
         gaps = any(left.end + 1 != right.start for left, right in pairwise(ranges))
@@ -244,6 +247,11 @@ class Layout:
         """Give epoch, nextSegmentId and segments by id as text (PIP-468, Metadata Store Schema)."""
         segments = {str(key): self.segments[key].to_json() for key in sorted(self.segments)}
         return {"epoch": self.epoch, "nextSegmentId": self.next_segment_id, "segments": segments}
+
+
+def _check_parts(count: int) -> None:
+    if count > MAX_PARTS:
+        raise TooManyParts(count=count, limit=MAX_PARTS)
 
 
 def _covers(parents: Sequence[Segment], hash_range: HashRange) -> bool:

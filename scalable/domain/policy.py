@@ -14,12 +14,10 @@ from enum import StrEnum
 from typing import Any
 
 from scalable.domain.errors import PolicyInvalid, PolicyUnreadable, UnknownField
-from scalable.domain.keyspace import KEYSPACE_SIZE
+from scalable.domain.keyspace import KEYSPACE_SIZE, MAX_PARTS
 from scalable.domain.profiles import PROFILES
 
 MAX_ACTIONS_PER_TICK = 256
-MAX_PARTS = 256
-"""So many children or parents one operation may have."""
 MAX_INTEGER = 2**53
 MAX_SECONDS = 315_360_000
 """Ten years: longer than any time of use, and short enough to be added to any instant."""

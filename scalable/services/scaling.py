@@ -52,7 +52,7 @@ def request_split(
     """Write down a split at the midpoint, or before each of the `boundaries`, or join the same one under way.
 
     Raises TopicNotFound, SegmentsFixed, EpochMoved, SegmentNotFound, SegmentNotActive, SegmentTooNarrow,
-    InvalidBoundaries, SegmentClaimed.
+    TooManyParts, InvalidBoundaries, SegmentClaimed.
     """
     return _request(
         name=name,
@@ -74,7 +74,7 @@ def request_merge(
     """Write down a merge of two or more neighbours, or join the same one under way.
 
     Raises TopicNotFound, SegmentsFixed, EpochMoved, SegmentNotFound, SegmentNotActive, SegmentsNotAdjacent,
-    SegmentClaimed.
+    TooManyParts, SegmentClaimed.
     """
     return _request(
         name=name,

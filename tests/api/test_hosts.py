@@ -1,4 +1,4 @@
-"""Doors and sockets are for the hosts of a node, want to be told of exactly one, and do not share a connection."""
+"""Doors and sockets are for the hosts of a node, are told of exactly one, and share no connection."""
 
 import asyncio
 

@@ -1,6 +1,6 @@
 """Layouts by example; numbers are those of the published test vectors of Pulsar 5.0."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,8 +14,9 @@ from scalable.domain.errors import (
     SegmentNotPrunable,
     SegmentsNotAdjacent,
     SegmentTooNarrow,
+    TooManyParts,
 )
-from scalable.domain.keyspace import HashRange, key_hash, segment_hash
+from scalable.domain.keyspace import MAX_PARTS, HashRange, key_hash, segment_hash
 from scalable.domain.layout import (
     Layout,
     PlannedSegment,
@@ -33,7 +34,7 @@ def initial(count: int) -> Layout:
     return Layout.initial(count, NOW_MS)
 
 
-def split(layout: Layout, segment_id: int, boundaries: list[int] | None = None) -> Layout:
+def split(layout: Layout, segment_id: int, boundaries: Sequence[int] | None = None) -> Layout:
     return layout.apply(layout.plan_split(segment_id, boundaries), NOW_MS)
 
 
@@ -163,6 +164,19 @@ def test_split_at_boundaries() -> None:
 def test_boundaries_that_do_not_divide_the_segment(boundaries: list[int]) -> None:
     with pytest.raises(InvalidBoundaries):
         initial(2).plan_split(1, boundaries)
+
+
+def test_so_many_parts_and_no_more() -> None:
+    layout = split(initial(1), 0, range(1, MAX_PARTS))
+    assert len(layout.active) == MAX_PARTS
+    merged = [each.segment_id for each in layout.active]
+    assert layout.plan_merge(merged).child_ids
+    with pytest.raises(TooManyParts, match="257"):
+        initial(1).plan_split(0, range(1, MAX_PARTS + 1))
+    last = layout.active[-1].segment_id
+    wider = split(layout, last)
+    with pytest.raises(TooManyParts, match="257"):
+        wider.plan_merge([each.segment_id for each in wider.active])
 
 
 def test_one_hash_cannot_be_split_in_any_way() -> None:

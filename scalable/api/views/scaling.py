@@ -38,6 +38,7 @@ from scalable.domain.errors import (
     SegmentsFixed,
     SegmentsNotAdjacent,
     SegmentTooNarrow,
+    TooManyParts,
     TopicDeleted,
     TopicNotFound,
 )
@@ -93,7 +94,7 @@ class SplitView(ReshapeView):
             body=SplitBody,
             body_required=False,
             answers=RESHAPE_ANSWERS,
-            errors=(*RESHAPE_ERRORS, SegmentTooNarrow, InvalidBoundaries),
+            errors=(*RESHAPE_ERRORS, SegmentTooNarrow, TooManyParts, InvalidBoundaries),
             headers=RESHAPE_HEADERS,
         ),
     }
@@ -119,7 +120,7 @@ class MergeView(ReshapeView):
             query=ReshapeQuery,
             body=MergeBody,
             answers=RESHAPE_ANSWERS,
-            errors=(*RESHAPE_ERRORS, SegmentsNotAdjacent),
+            errors=(*RESHAPE_ERRORS, TooManyParts, SegmentsNotAdjacent),
             headers=RESHAPE_HEADERS,
         ),
     }
@@ -246,6 +247,7 @@ class RetryView(DoorView):
                 OperationNotFound,
                 OperationNotRetriable,
                 SegmentTooNarrow,
+                TooManyParts,
                 InvalidBoundaries,
                 SegmentsNotAdjacent,
                 InvalidBucketCount,

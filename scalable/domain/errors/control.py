@@ -223,6 +223,15 @@ class BucketCountUnchanged(ScalableError):
     bucket_count: int
 
 
+class TooManyParts(ScalableError):
+    """One operation cannot have {count} children or parents."""
+
+    code = "too_many_parts"
+    hint_template = "Split into, or merge, at most {limit} at once, and again what came of it."
+    count: int
+    limit: int
+
+
 class SegmentsFixed(ScalableError):
     """The segments of {topic} are fixed: it belongs to the system."""
 
