@@ -215,13 +215,14 @@ def run_soak(argv: Sequence[str]) -> int:
 def test(argv: Sequence[str]) -> NoReturn:
     """Run the tests; `--fast` runs only those of the inner layers, anything else goes to pytest.
 
-    Without further words two processes share the test files: most tests wait for other processes most of
-    the time.
+    Without further words several processes share the test files: one more than two cores could keep busy,
+    for most tests wait for other processes most of the time, but for those of the inner layers.
     """
+    is_fast = "--fast" in argv
     arguments = [argument for argument in argv if argument != "--fast"]
     if not arguments and (os.cpu_count() or 1) > 1:
-        arguments = ["-n", "2", "--dist", "loadfile"]
-    if "--fast" in argv:
+        arguments = ["-n", "2" if is_fast else "3", "--dist", "loadfile"]
+    if is_fast:
         arguments = ["-m", "not slow and not spark and not browser", *FAST_TESTS, *arguments]
     os.environ.pop("DJANGO_SETTINGS_MODULE", None)
     _become("pytest", arguments)

@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.db import connection, transaction
+from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 
 from launch.process import ManagedProcess
@@ -62,13 +63,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have what migrations wrote given back after each transactional test, when its own fixtures are done."""
+    """Have what migrations wrote given back after each transactional test, when its own fixtures are done.
+
+    Django's flush before it would empty the same tables, and write its content types anew, which takes longer.
+    """
+    TransactionTestCase._fixture_teardown = lambda _: None  # type: ignore[method-assign]
     for item in items:
         names: list[str] = getattr(item, "fixturenames", [])
         marker = item.get_closest_marker("django_db")
         transactional = marker is not None and marker.kwargs.get("transaction")
         if (transactional or "transactional_db" in names) and "rows_given_back" not in names:
-            names.insert(0, "rows_given_back")  # set up first, so torn down last: after Django's flush
+            names.insert(0, "rows_given_back")  # set up first, so torn down last
 
 
 @pytest.fixture(autouse=True)
