@@ -65,9 +65,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have what migrations wrote given back after each transactional test, when its own fixtures are done.
 
-    Django's flush before it would empty the same tables, and write its content types anew, which takes longer.
+    Django would empty the same tables before it, and write its content types anew, which takes longer.
     """
-    TransactionTestCase._fixture_teardown = lambda _: None  # type: ignore[method-assign]
+    TransactionTestCase._fixture_teardown = lambda _: None  # type: ignore[attr-defined]
     for item in items:
         names: list[str] = getattr(item, "fixturenames", [])
         marker = item.get_closest_marker("django_db")
