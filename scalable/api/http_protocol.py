@@ -5,6 +5,7 @@ of it.
 """
 
 import asyncio
+from typing import Any, cast
 
 from django.conf import settings
 from uvicorn._types import ASGI3Application
@@ -12,6 +13,25 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 LOOSE_BYTES_MAX = 65_536
 """What may come without a head, or a part of a body, being whole by it: heads and trailers."""
+
+
+class _Closing:
+    """The transport of a socket: once that is closed, what is left may take its time, but not for ever.
+
+    The server itself waits until the peer has read all of it, be it the next day.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def close(self) -> None:
+        """Close, and cut what the peer does not read."""
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(settings.SCALABLE_SOCKET_SEND_SECONDS, self._transport.abort)
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -80,6 +100,10 @@ class BoundedHttp(HttpToolsProtocol):
         """
         waits = self._answering is not None and not self._answering.response_complete
         return super()._should_upgrade() and not waits
+
+    def handle_websocket_upgrade(self) -> None:
+        self.transport = cast(asyncio.Transport, _Closing(self.transport, self.loop))
+        super().handle_websocket_upgrade()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
         self._answering = cycle

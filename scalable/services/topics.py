@@ -8,7 +8,7 @@ from django.db import transaction
 
 from scalable import announce
 from scalable.domain.access import Scope
-from scalable.domain.errors import SegmentClaimed, TopicExists
+from scalable.domain.errors import SegmentClaimed, TopicDeleted, TopicExists
 from scalable.domain.layout import Layout
 from scalable.domain.names import TopicName
 from scalable.domain.policy import EffectivePolicy, parse_override, validate
@@ -17,7 +17,7 @@ from scalable.segments.registry import segment_port
 from scalable.services import auditing, grants
 from scalable.services.policies import resolve
 from scalable.services.stores import create_stores, delete_stores
-from scalable.store import operations, overview
+from scalable.store import operations, overview, subscriptions
 from scalable.store import topics as store
 from scalable.store.clock import database_now, milliseconds
 from scalable.store.overview import Page, TopicFigures, Wanted
@@ -133,16 +133,30 @@ def list_figures(*, tenant: str, namespace: str, wanted: Wanted, limit: int, off
     return overview.page(tenant=tenant, namespace=namespace, wanted=wanted, limit=limit, offset=offset)
 
 
+def incarnation_of(*, name: TopicName) -> int:
+    """Give the present life of a topic's name; raises TopicNotFound."""
+    return subscriptions.incarnation_of(name)
+
+
 def delete_topic(
-    *, name: TopicName, force: bool = False, expected_epoch: int | None = None, actor: str
+    *,
+    name: TopicName,
+    force: bool = False,
+    expected_epoch: int | None = None,
+    incarnation: int | None = None,
+    actor: str,
 ) -> None:
     """Delete a topic with its messages; raises TopicNotFound, EpochMoved, and SegmentClaimed unless forced.
+
+    With an incarnation only that life of the name; raises TopicDeleted when another one has it now.
 
     The metadata goes first. A store that a crash leaves behind, or that a driver of a forcibly deleted
     operation still makes, is an orphan for the sweep.
     """
     with transaction.atomic():
         topic = store.lock_to_delete(name)
+        if incarnation not in {None, topic.incarnation}:
+            raise TopicDeleted(topic=str(name))
         topic.check_epoch(expected_epoch)
         running = operations.unfinished([topic.incarnation])
         if running and not force:

@@ -74,3 +74,22 @@ async def test_a_split_under_way_holds_a_deletion_unless_it_is_forced(console: C
     await page.click("#confirm-go")
     await page.wait_for_url("**/topics?namespace=public/default")
     await page.wait_for_selector("#empty:not([hidden])")
+
+
+async def test_the_page_of_a_deleted_topic_leaves_the_next_one_of_the_name_alone(console: Console) -> None:
+    page = console.page
+    console.call("PUT", f"{ROOT}/reborn?numInitialSegments=2")
+    await console.open_topic("reborn")
+    await page.click("#segment-rows [data-role=split] >> nth=0")
+    console.call("DELETE", f"{ROOT}/reborn")
+    console.call("PUT", f"{ROOT}/reborn?numInitialSegments=2")
+    await page.wait_for_selector("#live.gone")
+    await page.click("#confirm-go")
+    assert "deleted" in await page.inner_text("#confirm .banner")
+    await page.keyboard.press("Escape")
+    await page.click("#delete-topic")
+    await page.fill("#confirm [name=name]", "reborn")
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("#confirm .banner")
+    assert console.call("GET", f"{ROOT}/reborn/operations")["operations"] == []
+    assert console.topic("reborn")["epoch"] == 0

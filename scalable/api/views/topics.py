@@ -29,6 +29,7 @@ from scalable.domain.errors import (
     NamespaceDeleting,
     NamespaceNotFound,
     SegmentClaimed,
+    TopicDeleted,
     TopicExists,
     TopicNotFound,
 )
@@ -120,7 +121,7 @@ class TopicView(DoorView):
             right=Right.ADMIN,
             query=DeleteTopicQuery,
             answers={204: None},
-            errors=(TopicNotFound, SegmentClaimed, EpochMoved),
+            errors=(TopicNotFound, TopicDeleted, SegmentClaimed, EpochMoved),
         ),
     }
 
@@ -141,6 +142,7 @@ class TopicView(DoorView):
         delete = partial(
             topics.delete_topic,
             name=name,
+            incarnation=topics.incarnation_of(name=name),  # another may have the name when the wait is over
             force=query.force,
             expected_epoch=query.epoch,
             actor=actor_of(request),

@@ -24,6 +24,14 @@ export class ApiError extends Error {
   }
 }
 
+/** Why nothing on this page can be changed any longer; empty while it can. */
+let ended = "";
+
+/** Send no change any longer: by the page's addresses it would change something else than what is shown. @param {string} reason */
+export function endChanges(reason) {
+  ended = reason;
+}
+
 function csrfToken() {
   return document.cookie.split("; ").find((part) => part.startsWith("csrftoken="))?.slice(10) ?? "";
 }
@@ -33,6 +41,7 @@ function csrfToken() {
  * @returns {Promise<{body: any, headers: Headers, status: number}>}
  */
 export async function call(method, path, body, headers = {}) {
+  if (ended && method !== "GET") throw new ApiError(0, { reason: ended });
   const response = await fetch(path, {
     method,
     credentials: "same-origin",

@@ -1,6 +1,6 @@
 /** The topic page: one watch feeds the map, the tables and the panels. */
 
-import { ApiError, get, topicPath } from "./api.js";
+import { ApiError, endChanges, get, topicPath } from "./api.js";
 import { Deletion } from "./delete_topic.js";
 import { Map as TopicMap } from "./map.js";
 import { active, loadless, loadOf } from "./model.js";
@@ -89,6 +89,7 @@ function showSegments() {
 function onState(state, text) {
   watched = { state, text };
   if (state === "live") knownAt = Date.now();
+  if (state === "gone") endChanges(text);
   showState();
 }
 
