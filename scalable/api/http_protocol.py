@@ -23,6 +23,7 @@ class _Closing:
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
+        self.write = transport.write  # with each frame, and so without a detour
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
