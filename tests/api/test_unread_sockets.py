@@ -1,8 +1,6 @@
 """Whoever reads nothing is cut off: the node keeps neither the connection nor what waits in it."""
 
 import asyncio
-import base64
-import os
 import socket
 from urllib.parse import urlsplit
 
@@ -13,6 +11,7 @@ from scalable.domain.names import TopicName
 from scalable.services import tokens
 from scalable.wire.frames import PROTOCOL_VERSION, Hello
 from tests.api.peers import ROOT, ask, eventually
+from tests.api.test_hosts import UPGRADE, request
 from tests.api.unfinished import callers
 from tests.api.watchers import ACTOR, create, split
 from tests.processes import LiveNode, ProcessFactory
@@ -29,18 +28,8 @@ def unread(node: LiveNode, token: str) -> socket.socket:
     link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     link.settimeout(20)
     link.connect((place.hostname, place.port))
-    lines = (
-        f"GET {ROOT}/lookup/{NAME.path} HTTP/1.1",
-        f"Host: {place.netloc}",
-        "Connection: Upgrade",
-        "Upgrade: websocket",
-        "Sec-WebSocket-Version: 13",
-        f"Sec-WebSocket-Key: {base64.b64encode(os.urandom(16)).decode()}",
-        f"Authorization: Bearer {token}",
-        "",
-        "",
-    )
-    link.sendall("\r\n".join(lines).encode())
+    headers = {"Authorization": f"Bearer {token}", **UPGRADE}
+    link.sendall(request(f"{ROOT}/lookup/{NAME.path}", (place.netloc,), headers).sent)
     assert link.recv(12) == b"HTTP/1.1 101"
     hello = msgspec.json.encode(Hello(protocol=PROTOCOL_VERSION))
     link.sendall(bytes((0x81, 0xFE, *len(hello).to_bytes(2), 0, 0, 0, 0)) + hello)
