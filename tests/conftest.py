@@ -11,17 +11,24 @@ import hypothesis
 import pytest
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.backends.utils import CursorWrapper
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
+from xdist.remote import Producer
 
 from launch.process import ManagedProcess
 from tests.databases import external_database, external_port
+from tests.order import LongOnesFirst, long_ones_first
 from tests.processes import LiveNode, ProcessFactory, Sandbox
 
 __all__ = ["external_database", "external_port"]
 
 SANDBOX = pytest.StashKey[Sandbox]()
 FAILED = pytest.StashKey[bool]()
+SMALL_TABLE_BYTES = 256 * 1024
+SIZES_OF_TABLES = """
+SELECT name, pg_relation_size(name::regclass), pg_relation_size(('pristine.' || name)::regclass)
+FROM unnest(%s::text[]) AS name"""
 PATIENCE, PATIENCE_MS = "SCALABLE_IDLE_TRANSACTION_TIMEOUT_MS", "300000"
 
 # A loaded machine is no failure of a property.
@@ -62,7 +69,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[SANDBOX].stop()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Have what migrations wrote given back after each transactional test, when its own fixtures are done.
 
     Django would empty the same tables before it, and write its content types anew, which takes longer.
@@ -74,6 +81,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         transactional = marker is not None and marker.kwargs.get("transaction")
         if (transactional or "transactional_db" in names) and "rows_given_back" not in names:
             names.insert(0, "rows_given_back")  # set up first, so torn down last
+    if hasattr(config, "workerinput"):
+        long_ones_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LongOnesFirst | None:
+    """Share whole files in our order."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    config.option.loadscopereorder = False
+    return LongOnesFirst(config, log)
 
 
 @pytest.fixture(autouse=True)
@@ -115,6 +133,17 @@ def django_db_modify_db_settings(
 
 
 @pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """End the sessions that are left before the test database is dropped: on a loaded machine they linger."""
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+@pytest.fixture(scope="session")
 def tables(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> tuple[str, ...]:
     """Copy every table as migrations left it, those of the data plane too, which Django does not know."""
     with django_db_blocker.unblock(), connection.cursor() as cursor:
@@ -134,9 +163,39 @@ def rows_given_back(tables: tuple[str, ...], django_db_blocker: DjangoDbBlocker)
     """Leave the rows that migrations wrote, and no others, to the next test."""
     yield
     with django_db_blocker.unblock(), transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(f"TRUNCATE {', '.join(tables)}")
-        for name in tables:
-            cursor.execute(f"INSERT INTO {name} OVERRIDING SYSTEM VALUE SELECT * FROM pristine.{name}")
+        _give_back(cursor, tables)
+
+
+def _give_back(cursor: CursorWrapper, tables: tuple[str, ...]) -> None:
+    """Empty what a test wrote to, and fill what migrations had filled.
+
+    A test writes a few rows to few tables: to delete those takes 4 ms, to truncate all tables 75 ms.
+    """
+    # Whoever was killed in a transaction has written, or will not write any more.
+    cursor.execute(f"LOCK TABLE {', '.join(tables)} IN EXCLUSIVE MODE")
+    cursor.execute(SIZES_OF_TABLES, [list(tables)])
+    sizes = cursor.fetchall()
+    small_bytes = _without_triggers(cursor)
+    if large := [name for name, size, _ in sizes if size > small_bytes]:
+        cursor.execute(f"TRUNCATE {', '.join(large)} CASCADE")
+    if small := [name for name, size, _ in sizes if 0 < size <= small_bytes]:
+        cursor.execute(";".join(f"DELETE FROM {name}" for name in small))
+    cursor.execute(
+        ";".join(
+            f"INSERT INTO {name} OVERRIDING SYSTEM VALUE SELECT * FROM pristine.{name}"
+            for name, _, pristine in sizes
+            if pristine
+        )
+    )
+
+
+def _without_triggers(cursor: CursorWrapper) -> int:
+    """Have rows deleted in any order; give the size up to which that is quick, 0 where it is not allowed."""
+    cursor.execute("SELECT current_setting('is_superuser')::boolean")
+    if cursor.fetchone() != (True,):
+        return 0
+    cursor.execute("SET LOCAL session_replication_role = replica")
+    return SMALL_TABLE_BYTES
 
 
 @pytest.fixture
