@@ -12,6 +12,7 @@ from scalable.domain.errors import (
     NamespaceFixed,
     NamespaceNotEmpty,
     NamespaceNotFound,
+    TopicDeleted,
     TopicNotFound,
     TopicsSwitchedOff,
 )
@@ -83,13 +84,13 @@ def finish_deletions() -> list[str]:
 
 def _delete_topics(namespace: NamespaceView, actor: str) -> bool:
     for _ in range(TOPICS_PER_CALL // TOPICS_PER_PAGE):
-        names = store.some_topics(namespace, limit=TOPICS_PER_PAGE)
-        if not names:
+        found = store.some_topics(namespace, limit=TOPICS_PER_PAGE)
+        if not found:
             return _delete_row(namespace)
-        for name in names:
+        for name, incarnation in found:
             try:
-                delete_topic(name=name, force=True, actor=actor)
-            except TopicNotFound:  # another one deletes it as well
+                delete_topic(name=name, incarnation=incarnation, force=True, actor=actor)
+            except (TopicNotFound, TopicDeleted):  # another one deletes as well, and its name may be anew
                 continue
     return False
 

@@ -96,12 +96,12 @@ def count_topics(namespace_id: int) -> int:
     return Topic.objects.filter(namespace_id=namespace_id).count()
 
 
-def some_topics(namespace: NamespaceView, *, limit: int) -> list[TopicName]:
-    """Give some topics of a namespace, in the order of their making."""
+def some_topics(namespace: NamespaceView, *, limit: int) -> list[tuple[TopicName, int]]:
+    """Give some topics of a namespace with their incarnations, in the order of their making."""
     rows = Topic.objects.filter(namespace_id=namespace.namespace_id).order_by("pk")
     return [
-        TopicName(namespace.tenant, namespace.name, name)
-        for name in rows.values_list("name", flat=True)[:limit]
+        (TopicName(namespace.tenant, namespace.name, name), incarnation)
+        for name, incarnation in rows.values_list("name", "pk")[:limit]
     ]
 
 

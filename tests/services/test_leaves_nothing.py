@@ -277,6 +277,23 @@ def test_a_deletion_that_a_process_died_over_is_finished_by_another(
     assert counts() == before
 
 
+def test_a_deletion_leaves_the_topics_of_a_namespace_that_was_made_anew_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    create(count=3)
+    first = namespaces.delete_topic
+
+    def overtaken(**topic: Any) -> None:
+        monkeypatch.setattr(namespaces, "delete_topic", first)
+        assert delete(force=True)
+        create(count=3)
+        first(**topic)
+
+    monkeypatch.setattr(namespaces, "delete_topic", overtaken)
+    assert delete(force=True)
+    assert topics.list_topics(tenant="public", namespace="doomed", limit=9)[1] == 3
+
+
 def test_the_database_refuses_a_topic_of_a_namespace_that_goes() -> None:
     create(count=1)
     Namespace.objects.filter(name="doomed").update(deleting=True)
