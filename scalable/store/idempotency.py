@@ -55,7 +55,13 @@ DELETE FROM scalable_idempotentrequest
                  AND expires_at <= clock_timestamp() + make_interval(secs => %(left_seconds)s)
                ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 """
+# One statement, so that it sees one set of keys: what is begun meanwhile is neither moved nor forgotten.
 _HAND_ON = """
+WITH doubled AS (
+    DELETE FROM scalable_idempotentrequest AS request
+     USING scalable_idempotentrequest AS other
+     WHERE request.role = %(role)s AND other.role = %(heir)s AND other.key = request.key
+)
 UPDATE scalable_idempotentrequest AS request SET role = %(heir)s
  WHERE role = %(role)s AND NOT EXISTS (SELECT FROM scalable_idempotentrequest AS other
                                         WHERE other.role = %(heir)s AND other.key = request.key)
@@ -125,9 +131,10 @@ def drop_answered(role: str, *, left_seconds: float, limit: int) -> int:
 
 def hand_on(role: str, *, heir: str | None) -> None:
     """Give a role's keys to another one, less those that it has itself; without an heir forget them."""
-    if heir is not None:
+    if heir is None:
+        IdempotentRequest.objects.filter(role=role).delete()
+    else:
         _change(_HAND_ON, role=role, heir=heir)
-    IdempotentRequest.objects.filter(role=role).delete()
 
 
 def trim(*, limit: int, kept_seconds: float) -> int:

@@ -1,15 +1,18 @@
 """Roles of users who go or get another name: nothing waits for the next one of that name."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from scalable.audit_models import AuditEvent
 from scalable.domain.access import Right, Scope, Subject
 from scalable.domain.errors import InvalidName, Unauthenticated
 from scalable.services import access, grants, idempotency, namespaces, roles, tenants, tokens
 from scalable.services.rules import rules
+from scalable.store import idempotency as store
 
 pytestmark = pytest.mark.django_db
 
@@ -145,3 +148,30 @@ def test_answers_are_given_again_to_whoever_got_them_and_not_to_the_next_of_the_
     roles.forget(roles=[HEIR], actor=ACTOR)
     assert [kept(HEIR, key) for key in ("first", "both")] == [None, None]
     assert kept(OTHER, "first") == who(OTHER)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_key_that_is_taken_during_a_rename_stays_in_work() -> None:
+    taken: list[int] = []
+
+    def take() -> int:
+        try:
+            row_id = idempotency.begin(role=LEAVER, key=f"late {len(taken)}", fingerprint="a late request")
+            assert isinstance(row_id, int)
+            return row_id
+        finally:
+            connections.close_all()
+
+    def take_around(execute: Callable[..., Any], statement: str, *arguments: Any) -> Any:
+        if "scalable_idempotentrequest" not in statement:
+            return execute(statement, *arguments)
+        taken.append(others.submit(take).result())
+        try:
+            return execute(statement, *arguments)
+        finally:
+            taken.append(others.submit(take).result())
+
+    with ThreadPoolExecutor(1) as others, connection.execute_wrapper(take_around):
+        rename()
+    assert len(taken) >= 2
+    assert all(store.mark_done(row_id) for row_id in taken)
