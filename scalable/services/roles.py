@@ -29,14 +29,15 @@ def _leave(heirs: Mapping[str, str | None], actor: str) -> None:
     with transaction.atomic():
         # All rows are locked before one changes: everybody's change waits for the stamp of the one before.
         held = administered.lock_of_roles(heirs)
-        rows = granted.lock_grants_of(heirs)
+        rows = granted.lock_grants_of({*heirs, *filter(None, heirs.values())})
         token_ids = shown.lock_of_roles(heirs)
         for tenant in held:
             if not heirs.keys().isdisjoint(tenant.admin_roles):
                 left = [heir for role in tenant.admin_roles if (heir := heirs.get(role, role))]
                 tenants.update_tenant(tenant=tenant.name, admin_roles=left, actor=actor)
         for scope, role in rows:
-            grants.hand_on(scope=scope, role=role, heir=heirs[role], actor=actor)
+            if role in heirs:
+                grants.hand_on(scope=scope, role=role, heir=heirs[role], actor=actor)
         for token_id in token_ids:
             tokens.revoke_token(token_id=token_id, actor=actor)
         # The rows that requests mark when all else is done come last here, too.

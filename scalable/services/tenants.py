@@ -29,14 +29,14 @@ def update_tenant(*, tenant: str, admin_roles: Sequence[str], actor: str) -> Non
         before = store.lock(tenant).admin_roles
         if tenant == SYSTEM_TENANT:
             raise TenantFixed(tenant=tenant)
-        auditing.record(
+        store.set_admin_roles(tenant, roles)
+        auditing.record(  # last: it takes the row of a key, for which a rename waits that has the stamp
             "tenant.update",
             tenant,
             actor=actor,
             before={"adminRoles": list(before)},
             after={"adminRoles": list(roles)},
         )
-        store.set_admin_roles(tenant, roles)
         rules.changed()
 
 

@@ -110,7 +110,10 @@ def delete_grants_within(scope: Scope) -> bool:
         below &= Q(namespace=scope.namespace)
     if scope.topic:
         below &= Q(topic=scope.topic)
-    return bool(Grant.objects.filter(below).delete()[0])
+    # Locked in the order of all who take several: a statement that deletes takes them as they lie.
+    rows = Grant.objects.select_for_update().filter(below).order_by("pk")
+    found = list(rows.values_list("pk", flat=True))
+    return bool(found) and bool(Grant.objects.filter(pk__in=found).delete()[0])
 
 
 def _at(scope: Scope) -> QuerySet[Grant]:
