@@ -232,6 +232,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 
+SESSION_ENGINE = "scalable.api.sessions"
 # Cookies know no port: two instances on one host would log each other's users out if the name were the same.
 SESSION_COOKIE_NAME = f"scalable_session_{_node.port or _node.scheme}"
 SESSION_COOKIE_HTTPONLY = True

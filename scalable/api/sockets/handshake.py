@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.contrib.auth import SESSION_KEY, get_user
-from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, parse_cookie
 from django.http.request import split_domain_port, validate_host
 
@@ -16,6 +15,7 @@ from scalable.api.authentication import subject_of_user
 from scalable.api.doorkeeper import Pass, Session
 from scalable.api.errors import answer_of, close_code_of
 from scalable.api.node import node
+from scalable.api.sessions import SessionStore
 from scalable.domain.access import Right, Subject
 from scalable.domain.access import Scope as Reach
 from scalable.domain.errors import Forbidden, InvalidParameter, ScalableError, Unauthenticated
