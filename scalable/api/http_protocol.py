@@ -5,34 +5,20 @@ of it.
 """
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 from django.conf import settings
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from scalable.api.paced_transport import PacedTransport
+from scalable.api.socket_protocol import BoundedSocket
+
 LOOSE_BYTES_MAX = 65_536
 """What may come without a head, or a part of a body, being whole by it: heads and trailers."""
 
-
-class _Closing:
-    """The transport of a socket: once that is closed, what is left may take its time, but not for ever.
-
-    The server itself waits until the peer has read all of it, be it the next day.
-    """
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self._transport, self._loop = transport, loop
-        self.write = transport.write  # with each frame, and so without a detour
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def close(self) -> None:
-        """Close, and cut what the peer does not read."""
-        self._transport.close()
-        if self._transport.get_write_buffer_size():
-            self._loop.call_later(settings.SCALABLE_SOCKET_SEND_SECONDS, self._transport.abort)
+LATE_PARTS_MAX = 4_096
+"""So many parts of a body may come behind its answer; whoever was refused may have had them on the way."""
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -46,12 +32,16 @@ class BoundedHttp(HttpToolsProtocol):
     _taken_until: asyncio.TimerHandle | None = None
     _answering: RequestResponseCycle | None = None
     _loose_bytes = 0
+    _late_parts = 0
+    _paced: PacedTransport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._paced = PacedTransport(transport, self.loop, self._take)
+        super().connection_made(cast(asyncio.Transport, self._paced))
         self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._paced.forget()
         self._stop_waiting()
         self._stop_pressing()
         self.pipeline.clear()
@@ -71,19 +61,26 @@ class BoundedHttp(HttpToolsProtocol):
         super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
+        self._paced.receive(data)
+
+    def _take(self, data: bytes) -> None:
         self._loose_bytes += len(data)
         super().data_received(data)
         if self._loose_bytes > LOOSE_BYTES_MAX and not self.transport.is_closing():
             self.send_400_response("The head of the request is too long.")
 
     def on_headers_complete(self) -> None:
-        self._loose_bytes = 0
+        self._loose_bytes = self._late_parts = 0
         self._stop_waiting()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         self._loose_bytes = 0
         super().on_body(body)
+        if self.cycle.response_complete:
+            self._late_parts += 1
+            if self._late_parts > LATE_PARTS_MAX:
+                self.transport.abort()
 
     def on_message_complete(self) -> None:
         self._loose_bytes = 0
@@ -97,13 +94,23 @@ class BoundedHttp(HttpToolsProtocol):
     def _should_upgrade(self) -> bool:
         """Take an upgrade behind a request that is not answered for a plain one.
 
-        The answer would come among the frames of the socket (RFC 9110, section 7.8).
+        The answer would come among the frames of the socket (RFC 9110, section 7.8). So would the body of one
+        that has a body, for which no socket waits.
         """
         waits = self._answering is not None and not self._answering.response_complete
-        return super()._should_upgrade() and not waits
+        return super()._should_upgrade() and not waits and not self._has_body()
+
+    def _has_body(self) -> bool:
+        return any(
+            name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0")
+            for name, value in self.headers
+        )
 
     def handle_websocket_upgrade(self) -> None:
-        self.transport = cast(asyncio.Transport, _Closing(self.transport, self.loop))
+        self._stop_pressing()
+        self._paced.forget()  # frames come when the handshake is answered
+        self.transport = self._paced.raw
+        self.ws_protocol_class = BoundedSocket
         super().handle_websocket_upgrade()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:

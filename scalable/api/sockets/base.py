@@ -20,6 +20,7 @@ from scalable.api.doorkeeper import doorkeeper
 from scalable.api.errors import close_code_of, internal_error
 from scalable.api.node import node
 from scalable.api.raw_path import check_scope
+from scalable.api.socket_protocol import CUT
 from scalable.api.sockets.handshake import deny, pass_of, subprotocol_of, topic_of
 from scalable.api.sockets.lane import Lane, Message, Send
 from scalable.api.sockets.outbox import Ending, Outbox
@@ -173,7 +174,8 @@ class Socket(AsyncConsumer):
         if not self._dropped:
             self._dropped = True
             self.outbox.end_with(encode(error_frame(error)), Ending(close_code_of(error), error.code))
-            self._call_later("linger", TURN_OUT_SECONDS, self._abandon)
+            # Not one of its timers: the socket may have ended, and what it sent still waits for the peer.
+            asyncio.get_running_loop().call_later(TURN_OUT_SECONDS, self._cut)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work beside the frames; the socket's end cancels it, and its failure ends the socket."""
@@ -324,6 +326,13 @@ class Socket(AsyncConsumer):
     def _abandon(self) -> None:
         if self._main is not None:
             self._main.cancel()
+
+    def _cut(self) -> None:
+        """End at once: who may stay no longer gets nothing of what waits, be it in the kernel."""
+        cut = self.scope.get("extensions", {}).get(CUT)
+        if cut is not None:
+            cut()
+        self._abandon()
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
