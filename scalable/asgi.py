@@ -21,6 +21,7 @@ from scalable.api.answers import FreeAnswers  # noqa: E402
 from scalable.api.limits import LimitedBodies  # noqa: E402
 from scalable.api.node import node  # noqa: E402
 from scalable.api.observing import Observed  # noqa: E402
+from scalable.api.requests import Utf8Request  # noqa: E402
 from scalable.api.sockets.routing import websocket_urlpatterns  # noqa: E402
 
 HTTP_PROTOCOL = "scalable.api.http_protocol"
@@ -30,6 +31,7 @@ Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
+django_application.request_class = Utf8Request
 http_application = Observed(LimitedBodies(FreeAnswers(django_application)))
 socket_application = URLRouter(websocket_urlpatterns)
 observed_socket_application = Observed(socket_application)  # type: ignore[arg-type]

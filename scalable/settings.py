@@ -316,6 +316,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "filters": {
         "trace": {"()": "scalable.trace.TraceFilter"},
+        "calm_refusals": {"()": "scalable.trace.CalmRefusals"},
         "without_query": {"()": "scalable.trace.WithoutQuery"},
     },
     "formatters": {
@@ -329,14 +330,14 @@ LOGGING = {
         "console": {
             "class": "logging.StreamHandler",
             "formatter": given.choice("SCALABLE_LOG_FORMAT", "line", ("line", "json")),
-            "filters": ["trace"],
+            "filters": ["trace", "calm_refusals"],
         }
     },
     "root": {"handlers": ["console"], "level": given.choice("SCALABLE_LOG_LEVEL", "INFO", _LOG_LEVELS)},
     "loggers": {
         # A line for each beat of the clock would bury everything else.
         **{name: {"level": "WARNING"} for name in ("celery.worker.strategy", "celery.app.trace")},
-        # What any stranger can send is no error with a traceback; scalable.access tells of it, too.
+        # Any stranger can send it, and it tells no more than the line of scalable.access.
         "django.security.DisallowedHost": {"level": "CRITICAL"},
         "uvicorn": {"handlers": [], "propagate": True},  # its own would write lines of another form
         "uvicorn.error": {"filters": ["without_query"]},

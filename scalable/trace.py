@@ -75,5 +75,16 @@ class WithoutQuery(logging.Filter):
         return True
 
 
+class CalmRefusals(logging.Filter):
+    """Makes a warning in one line of what Django tells of a refused request: any stranger can cause those."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if 400 <= getattr(record, "status_code", 0) < 500:
+            record.exc_info = record.exc_text = None
+            if record.levelno > logging.WARNING:
+                record.levelno, record.levelname = logging.WARNING, "WARNING"
+        return True
+
+
 def _without_query(value: object) -> object:
     return value.partition("?")[0] if isinstance(value, str) and value.startswith("/") else value

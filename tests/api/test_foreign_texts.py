@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.api.unfinished import Begun, end_of, ends_of, head
+from tests.api.unfinished import Begun, all_told, end_of, ends_of, head
 from tests.processes import LiveNode
 
 DOOR = "/admin/v2/scalable/public/default"
@@ -66,11 +66,69 @@ def knock(node: LiveNode, method: str, path: str, header: str) -> Begun:
     return Begun(lines + f"{header}\r\n\r\n".encode())
 
 
+CONTENT_TYPES = [
+    *(f"{{type}}; charset={name}" for name in ("unicode_escape", "utf-7", "hex", "idna", "undefined")),
+    "{type}; charset*=UTF-8''%00",
+    "{type}; charset*=hex''utf-8",
+    "{type}; charset*=nonsense''utf-8",
+    "{type}; a*0=x; a*=y",
+    "{type}; a*" + "9" * 5_000 + "=x",
+    "{type}; boundary*=undefined''b",
+]
+READS = ["/login?next=%5Cud800", f"{DOOR}?property=a=%5Cud800", "/admin/v2/scalable-topics/a/b?search=%5Cx00"]
+
+
+@pytest.mark.parametrize("shape", ["text/plain", "multipart/form-data; boundary=b"])
+def test_no_content_type_makes_other_texts_of_a_query(live_node: LiveNode, shape: str) -> None:
+    wanted = dict.fromkeys(READS, (200,)) | {READS[2]: (404,)}
+    bearer = f"Authorization: {live_node.headers['Authorization']}"
+    for content_type in CONTENT_TYPES:
+        header = f"{bearer}\r\nContent-Type: {content_type.format(type=shape)}"
+        begun = {path: knock(live_node, "GET", path, header) for path in READS}
+        ends = asyncio.run(ends_of(live_node, begun))
+        assert {path: end.statuses for path, end in ends.items()} == wanted, content_type
+    assert_calm(live_node)
+
+
+FIELD = 'Content-Disposition: form-data; name="username"'
+PARTS = {
+    "a surrogate": f"{FIELD}\r\n\r\n\\ud800",
+    "NUL": f"{FIELD}\r\n\r\na\x00b",
+    "parameters that cannot be ordered": f"{FIELD}; a*0=x; a*=y\r\n\r\nada",
+    "a parameter of a large number": f"{FIELD}; a*{'9' * 4_500}=x\r\n\r\nada",
+    "a parameter of no charset": f"{FIELD}; filename*=undefined''x\r\n\r\nada",
+    "a parameter of an odd charset": f"{FIELD}; filename*=hex''x\r\n\r\nada",
+}
+
+
+def form(node: LiveNode, path: str, content_type: str, part: str) -> Begun:
+    """A form of one part."""
+    body = f"--b\r\n{part}\r\n--b--\r\n".encode()
+    own, length = node.url.removeprefix("http://"), str(len(body))
+    fields = {"Host": own, "Connection": "close", "Content_Type": content_type, "Content_Length": length}
+    return Begun(head(f"POST {path}", **fields) + b"\r\n" + body)
+
+
+def test_no_form_fails(live_node: LiveNode) -> None:
+    shape = "multipart/form-data; boundary=b"
+    for kind, part in PARTS.items():
+        for content_type in [shape, *(text.format(type=shape) for text in CONTENT_TYPES)]:
+            begun = {path: form(live_node, path, content_type, part) for path in ("/login", "/logout")}
+            ends = asyncio.run(ends_of(live_node, begun))
+            assert all(_is_sound(end.statuses) for end in ends.values()), (kind, content_type)
+    assert_calm(live_node)
+
+
 async def knock_everywhere(node: LiveNode, header: str) -> list[str]:
     """Knock with a header at every place, and tell which of them failed."""
     begun = {f"{method} {path}": knock(node, method, path, header) for method, path in PLACES}
     ends = await ends_of(node, begun)
     return [f"{place}: {end.statuses}" for place, end in ends.items() if not _is_sound(end.statuses)]
+
+
+def assert_calm(node: LiveNode) -> None:
+    """The log of a node, which ends by this, tells of no error."""
+    assert not [line for line in all_told(node).splitlines() if "ERROR" in line or "Traceback" in line]
 
 
 def _is_sound(statuses: tuple[int, ...]) -> bool:
@@ -84,8 +142,7 @@ def test_no_text_of_a_head_fails_anywhere(live_node: LiveNode) -> None:
         for kind, text in TEXTS.items():
             failed = asyncio.run(knock_everywhere(live_node, header.format(port=port, text=text)))
             assert not failed, (header, kind)
-    told = live_node.process.log.tail(5_000)
-    assert not [line for line in told.splitlines() if "ERROR" in line or "Traceback" in line]
+    assert_calm(live_node)
 
 
 def test_a_session_with_a_key_that_none_has_is_none(live_node: LiveNode) -> None:

@@ -56,6 +56,12 @@ def callers(node: LiveNode) -> set[tuple[str, int]]:
     return {tuple(each.raddr) for each in links if each.raddr and each.laddr.port == place.port}
 
 
+def all_told(node: LiveNode) -> str:
+    """Stop a node, and give its whole log."""
+    node.process.stop()
+    return node.process.log.tail(100_000)
+
+
 async def end_of(node: LiveNode, begun: Begun, context: ssl.SSLContext | None = None) -> End:
     """Begin and go on until the server closes; raises TimeoutError when it does not."""
     place = urlsplit(node.url)

@@ -17,6 +17,7 @@ from scalable.api.authentication import BearerAuthentication, HasRight
 from scalable.api.doors import Door
 from scalable.api.observing import DOOR
 from scalable.api.raw_path import check_path, check_query
+from scalable.api.requests import is_utf8
 from scalable.api.schema import JSON_TYPE, DoorSchema
 from scalable.api.serializers import MAX_BIGINT, Query, read_body, read_query
 from scalable.api.views import idempotent
@@ -25,7 +26,6 @@ from scalable.domain.names import TopicName, validate_part
 from scalable.services import auditing
 
 _Shape = TypeVar("_Shape")
-UTF_8 = {"utf-8", "utf8"}
 UNNOTED = frozenset({400, 401, 405, 413, 415, 429})
 """Refusals that say nothing of what somebody wanted to do, or come in any number."""
 
@@ -126,8 +126,7 @@ def body_of(request: Request, shape: type[_Shape], *, default: _Shape | None = N
 
 def require_json(request: Request) -> None:
     """Refuse a body that says it is something else than JSON in UTF-8, as a form of another site would."""
-    content_type, parameters = request._request.content_type, request._request.content_params or {}
-    if content_type not in {JSON_TYPE, ""} or parameters.get("charset", "utf-8").lower() not in UTF_8:
+    if request._request.content_type not in {JSON_TYPE, ""} or not is_utf8(request._request):
         sent = request._request.META.get("CONTENT_TYPE", "")
         raise UnsupportedMediaType(sent, f'"{sent}" is not JSON in UTF-8')
 
