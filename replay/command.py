@@ -19,6 +19,7 @@ from replay.setup import Setup
 from replay.traces import TraceUnreadable
 from scalable.domain.errors import ScalableError
 from scalable.domain.json_names import RepeatedName, unique_names
+from scalable.domain.json_text import load_shallow_json
 from scalable.domain.policy import parse_override, validate
 from scalable.domain.profiles import PROFILES
 
@@ -90,10 +91,10 @@ def _override(path: Path | None) -> dict[str, Any]:
         return {}
     try:
         text = path.read_text(encoding="utf-8-sig")
-        return parse_override(json.loads(text, object_pairs_hook=unique_names))
+        return parse_override(load_shallow_json(text, object_pairs_hook=unique_names))
     except RepeatedName as error:
         raise ValueError(f"{path.name}: {error}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ValueError(f"{path.name} is no JSON in UTF-8: {error}") from None
 
 

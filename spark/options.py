@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Literal, cast
 from uuid import uuid4
 
 from scalable.domain.checkpoint import Checkpoint, checkpoint_from_json
+from scalable.domain.json_text import load_shallow_json
 from scalable.domain.names import TopicName
 from spark.rest import NodeClient
 
@@ -118,8 +118,8 @@ def _ending(text: str) -> Checkpoint | None:
 
 def _checkpoint(name: str, text: str) -> Checkpoint:
     try:
-        return checkpoint_from_json(json.loads(text))
-    except json.JSONDecodeError as error:
+        return checkpoint_from_json(load_shallow_json(text))
+    except ValueError as error:
         raise ValueError(f"{name} is not a checkpoint: {error}") from error
 
 

@@ -8,7 +8,6 @@ are played in parallel.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -28,6 +27,7 @@ from replay.setup import Setup
 from replay.traces import Series
 from scalable.domain.errors import ScalableError
 from scalable.domain.jobs import check_policies
+from scalable.domain.json_text import load_shallow_json
 from scalable.domain.keyspace import KEYSPACE_SIZE
 from spark.history import in_namespace, read_recorded, recorded_files
 from spark.jobs import (
@@ -240,7 +240,7 @@ def read_policies(paths: Sequence[Path]) -> dict[str, dict[str, Any]]:
     if len(set(names)) < len(names):
         raise ValueError("two files have the same name, by which results are told apart")
     return check_policies(
-        "policy", {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+        "policy", {path.stem: load_shallow_json(path.read_text(encoding="utf-8")) for path in paths}
     )
 
 

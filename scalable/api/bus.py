@@ -156,7 +156,7 @@ def _foreign_keys(data: bytes) -> list[str]:
     """The keys of a message, none of our own ones, which fired here already."""
     try:
         message = msgspec.json.decode(data, type=Message)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         logger.warning("A message on %s cannot be read", channel())
         return []
     return [] if message.origin == _publisher.origin else message.keys

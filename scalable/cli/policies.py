@@ -13,6 +13,7 @@ from scalable.cli.topics import epoch_option
 from scalable.cli.values import PAIR, properties_of, read_json
 from scalable.client import Admin
 from scalable.domain.json_names import RepeatedName
+from scalable.domain.json_text import NestedTooDeep
 from scalable.domain.names import TopicName
 
 
@@ -123,7 +124,7 @@ def _typed(fields: dict[str, str]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return read_json(text)
-    except RepeatedName as error:
+    except (RepeatedName, NestedTooDeep) as error:
         raise click.UsageError(str(error)) from error
     except ValueError:
         return text

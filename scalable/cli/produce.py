@@ -17,6 +17,7 @@ from scalable.cli.session import Session
 from scalable.cli.topics import property_option, topic_argument
 from scalable.cli.values import is_text, properties_of
 from scalable.client import MessageId, Producer
+from scalable.domain.json_text import load_json
 from scalable.domain.names import TopicName
 
 WINDOW = 1_000
@@ -94,7 +95,7 @@ def _read(
     """
     separator = (key_separator or "").encode()
     for number, line in enumerate(source, start=1):
-        value = line.rstrip(b"\r\n")
+        value = line.removesuffix(b"\n").removesuffix(b"\r")
         if json_lines:
             yield _from_json(value, number, key, common)
         elif separator and separator in value:
@@ -113,7 +114,7 @@ def _text(line: bytes, number: int) -> str:
 
 def _from_json(line: bytes, number: int, key: str | None, common: dict[str, str]) -> Outgoing:
     try:
-        body: Any = json.loads(_text(line, number))
+        body: Any = load_json(_text(line, number))
     except ValueError as error:
         raise click.UsageError(f"line {number} is no JSON: {error}") from error
     if not isinstance(body, dict) or "value" not in body or set(body) - {"key", "value", "properties"}:
@@ -122,10 +123,17 @@ def _from_json(line: bytes, number: int, key: str | None, common: dict[str, str]
     texts = isinstance(own, dict) and all(isinstance(each, str) for each in own.values())
     if not texts or not isinstance(body.get("key"), str | None):
         raise click.UsageError(f"line {number}: key and properties must be texts")
-    value = body["value"] if isinstance(body["value"], str) else json.dumps(body["value"])
+    value = _as_text(body["value"], number)
     if not is_text("".join([body.get("key") or "", value, *own, *own.values()])):
         raise click.UsageError(f"line {number} holds half of a character")
     return Outgoing(body.get("key", key), value.encode(), {**common, **own})
+
+
+def _as_text(value: object, number: int) -> str:
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except RecursionError as error:  # reading takes less room
+        raise click.UsageError(f"line {number} nests too deep") from error
 
 
 async def _send(session: Session, producer: Producer, outgoing: Iterable[Outgoing], total: int | None) -> int:

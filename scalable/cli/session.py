@@ -56,7 +56,7 @@ def read_config(path: Path, *, required: bool) -> dict[str, str]:
         return {}
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from error
     odd = sorted(name for name, value in values.items() if name not in KNOWN or not isinstance(value, str))
     if odd:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import urlsafe_b64decode
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from scalable.cli.session import Session, with_admin
 from scalable.cli.values import SPAN
 from scalable.client import Admin
 from scalable.domain.errors import TokenNotFound
+from scalable.domain.json_text import load_json
 
 COLUMNS = ("id", "role", "created by", "created", "expires", "revoked")
 
@@ -91,7 +91,7 @@ def _claims_of(path: str) -> dict[str, str]:
     """What the token in a file says of itself; raises UsageError when there is none."""
     try:
         payload = Path(path).read_text().strip().split(".")[1]
-        claims = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        claims = load_json(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return {name: str(claims[name]) for name in ("sub", "jti") if name in claims or name == "sub"}
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise click.UsageError(f"{path} holds no token") from error

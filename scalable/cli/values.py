@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ from scalable.domain.checkpoint import Checkpoint, checkpoint_from_text
 from scalable.domain.errors import ScalableError
 from scalable.domain.jobs import FIRST_DAY, parse_day
 from scalable.domain.json_names import unique_names
+from scalable.domain.json_text import load_shallow_json
 from scalable.domain.names import SEGMENT_SCHEME, TOPIC_SCHEME, NamespaceName, SegmentName, TopicName
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -213,9 +213,11 @@ def properties_of(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 def read_json(text: str) -> Any:
     """Read JSON; raises ValueError, also for NaN, Infinity and 1e400, which no request can hold.
 
-    What has a name twice raises RepeatedName.
+    What has a name twice raises RepeatedName, what nests too deep NestedTooDeep.
     """
-    return json.loads(text, object_pairs_hook=unique_names, parse_constant=_finite, parse_float=_finite)
+    return load_shallow_json(
+        text, object_pairs_hook=unique_names, parse_constant=_finite, parse_float=_finite
+    )
 
 
 def _finite(text: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from scalable.client.access_admin import AccessAdmin
 from scalable.client.job_admin import JobAdmin
 from scalable.client.layout_admin import LayoutAdmin
-from scalable.client.rest import ROOT, Json
+from scalable.client.rest import ROOT, Json, body_of
 from scalable.client.rest import listed as _listed
 from scalable.client.rest import quoted as _quoted
 from scalable.client.rest import topic_path as _path
@@ -187,8 +187,8 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
     ) -> Json | None:
         """Replace a segment by one of the same range with so many entry buckets; waits as `split`.
 
-        Raises SegmentNotFound, SegmentNotActive, InvalidBucketCount, BucketCountUnchanged, SegmentClaimed,
-        EpochMoved; OperationWaitLimit when it goes on.
+        Raises SegmentNotFound, SegmentNotActive, InvalidBucketCount, BucketCountUnchanged, TooManyBuckets,
+        SegmentClaimed, EpochMoved; OperationWaitLimit when it goes on.
         """
         path = _path(topic, "rebucket", segment_id)
         return self._reshape(path, None, expected_epoch, wait, bucketCount=bucket_count)
@@ -201,7 +201,7 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
         answer = self._call("POST", path, params=params, json=body, headers=headers)
         if answer.status_code != 202:
             return None
-        operation: Json = answer.json()
+        operation: Json = body_of(answer)
         if wait:
             raise OperationWaitLimit(operation_id=str(operation["operationId"]), wait_seconds=30.0)
         return operation
@@ -234,7 +234,7 @@ class Admin(SubscriptionAdmin, AccessAdmin, LayoutAdmin, TenantAdmin, SegmentAdm
     def get_policy(self, topic: TopicName | str) -> Json | None:
         """Give the topic's own override, or None when it has none."""
         answer = self._call("GET", _path(topic, "autoScalePolicy"))
-        return None if answer.status_code == 204 else dict(answer.json())
+        return None if answer.status_code == 204 else dict(body_of(answer))
 
     def remove_policy(self, topic: TopicName | str, *, expected_epoch: int | None = None) -> None:
         """Remove the topic's own override; raises EpochMoved."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -33,6 +32,7 @@ from scalable.domain.errors import (
     UnrecognisedError,
     error_from_json,
 )
+from scalable.domain.json_text import load_shallow_json
 from scalable.domain.names import NamespaceName, TopicName
 from scalable.wire.frames import (
     QUEUE_DELIVERY,
@@ -252,7 +252,7 @@ def _refusal(refused: InvalidStatus) -> Exception:
     """Type what the server answered instead of opening a socket."""
     status, body = refused.response.status_code, refused.response.body
     try:
-        parsed = json.loads(body or b"")
+        parsed = load_shallow_json(body or b"")
     except ValueError:
         parsed = None
     if isinstance(parsed, dict) and parsed.get("code"):

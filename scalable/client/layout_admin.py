@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import httpx
 
-from scalable.client.rest import Json, RestClient, listed, topic_path
+from scalable.client.rest import Json, RestClient, body_of, listed, topic_path
 from scalable.domain.errors import OperationWaitLimit
 from scalable.domain.names import TopicName
 
@@ -74,7 +74,7 @@ class LayoutAdmin(RestClient):
         answer = self._call("POST", path, headers=headers)
         if wait:
             self._end(answer)
-        return None if answer.status_code == 204 else dict(answer.json())
+        return None if answer.status_code == 204 else dict(body_of(answer))
 
     def migrate(self, topic: TopicName | str, *, force: bool = False) -> None:
         """Make a scalable topic of an ordinary one; raises NotSupported without an adapter for Pulsar."""
@@ -82,7 +82,7 @@ class LayoutAdmin(RestClient):
 
     def _end(self, answer: httpx.Response) -> None:
         if answer.status_code == 202:
-            raise OperationWaitLimit(operation_id=str(answer.json()["operationId"]), wait_seconds=30.0)
+            raise OperationWaitLimit(operation_id=str(body_of(answer)["operationId"]), wait_seconds=30.0)
 
 
 def _previewed(expected_epoch: int | None) -> Json:

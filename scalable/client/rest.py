@@ -12,6 +12,7 @@ import httpx
 
 from scalable.client.connection import ConnectionLost, Endpoint, Urls
 from scalable.domain.errors import IdempotencyKeyBusy, IdempotencyKeysFull, InvalidName, error_from_json
+from scalable.domain.json_text import load_json, load_shallow_json
 from scalable.domain.names import TopicName
 
 ROOT = "/admin/v2/scalable"
@@ -56,7 +57,7 @@ class RestClient:
         return dict(self._json(method, path, **request))
 
     def _json(self, method: str, path: str, **request: Any) -> Any:
-        return self._call(method, path, **request).json()
+        return body_of(self._call(method, path, **request))
 
     def _call(self, method: str, path: str, **request: Any) -> httpx.Response:
         answer = self._ask_nodes(method, path, request)
@@ -109,19 +110,28 @@ def _key_for(method: str, path: str) -> dict[str, str]:
     return {KEY_HEADER: str(uuid.uuid4())}
 
 
-def _code_of(answer: httpx.Response) -> str:
+def body_of(answer: httpx.Response) -> Any:
+    """Read the JSON of an answer; raises ConnectionLost where there is none, as from another server."""
     try:
-        body = answer.json() if answer.is_error else None
+        return load_json(answer.content)
+    except ValueError as error:
+        raise ConnectionLost(1006, f"HTTP {answer.status_code} with a body that is no JSON") from error
+
+
+def _refusal_of(answer: httpx.Response) -> Any:
+    try:
+        return load_shallow_json(answer.content)
     except ValueError:
-        return ""
+        return None
+
+
+def _code_of(answer: httpx.Response) -> str:
+    body = _refusal_of(answer) if answer.is_error else None
     return str(body.get("code", "")) if isinstance(body, dict) else ""
 
 
 def _error_of(answer: httpx.Response) -> Exception:
-    try:
-        body = answer.json()
-    except ValueError:
-        body = None
+    body = _refusal_of(answer)
     if isinstance(body, dict) and body.get("code"):
         return error_from_json(body)
     return ConnectionLost(1006, f"HTTP {answer.status_code} without an error of the product")

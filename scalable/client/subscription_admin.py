@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from scalable.client.rest import Json, RestClient, listed, topic_path
+from scalable.client.rest import Json, RestClient, body_of, listed, topic_path
 from scalable.domain.checkpoint import Checkpoint
 from scalable.domain.names import TopicName
 
@@ -101,7 +101,7 @@ class SubscriptionAdmin(RestClient):
     ) -> Json | None:
         params = {**params, **({"preview": "true"} if preview else {})}
         answer = self._call("POST", _path(topic, subscription, door), params=params, json=body)
-        return dict(answer.json()) if preview else None
+        return dict(body_of(answer)) if preview else None
 
 
 def _path(topic: TopicName | str, subscription: str, *more: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
-from scalable.client.rest import Json, RestClient, listed, quoted, topic_path
+from scalable.client.rest import Json, RestClient, body_of, listed, quoted, topic_path
 from scalable.domain.names import TopicName
 
 TENANT_ROOT = "/admin/v2/tenants"
@@ -65,7 +65,7 @@ class TenantAdmin(RestClient):
     def get_namespace_policy(self, namespace: str) -> Json | None:
         """Give what a namespace sets of the auto-scale policy, or None; raises NamespaceNotFound."""
         answer = self._call("GET", _policy_path(namespace))
-        return None if answer.status_code == 204 else dict(answer.json())
+        return None if answer.status_code == 204 else dict(body_of(answer))
 
     def set_namespace_policy(self, namespace: str, override: Mapping[str, Any]) -> None:
         """Replace it; raises NamespaceNotFound, PolicyUnreadable, PolicyInvalid, UnknownField."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalable.domain.errors import InvalidParameter
+from scalable.domain.json_text import load_shallow_json
 
 TEXT_VERSION = 1
 
@@ -83,7 +84,7 @@ class Checkpoint:
 def checkpoint_from_text(text: str) -> Checkpoint:
     """Read what `Checkpoint.to_text` gave; raises InvalidParameter."""
     try:
-        body = json.loads(text)
+        body = load_shallow_json(text)
     except ValueError as error:
         raise _invalid(text, "it is no JSON") from error
     if not isinstance(body, dict) or body.pop("version", None) != TEXT_VERSION:

@@ -48,6 +48,14 @@ async def test_what_others_publish_wakes_waiters_here(following: None, redis_url
         assert await asyncio.wait_for(watch.wait(), SOON_SECONDS) == {"topic:1"}
 
 
+@pytest.mark.parametrize("strange", ["{", "[]", '{"origin": "x", "keys": [], "more": ' + "[" * 60_000])
+async def test_what_cannot_be_read_is_passed_over(following: None, redis_url: str, strange: str) -> None:
+    with hub.watch("topic:1", "any") as watch, redis.Redis.from_url(redis_url) as server:
+        server.publish(bus.channel(), strange)
+        await asyncio.to_thread(publish, redis_url, "another process", "topic:1")
+        assert await asyncio.wait_for(watch.wait(), SOON_SECONDS) == {"topic:1"}
+
+
 async def test_another_process_is_heard(following: None, sandbox: Sandbox) -> None:
     program = (
         "import django; django.setup()\n"

@@ -42,6 +42,17 @@ def test_lines_that_are_no_text_are_values_as_they_are(command: Command, tmp_pat
     assert values == [b"a", b"\xff\xfe", b"\xc3\xa9:b"]
 
 
+def test_one_end_of_line_is_taken_off_and_no_more(command: Command, tmp_path: Path) -> None:
+    topic = "public/default/ends"
+    command("create", topic)
+    source = tmp_path / "lines"
+    lines = {b"a\n": "a", b"b\r\n": "b", b"c\r\r\n": "c\r", b"d\r\r\r\n": "d\r\r", b"\r\n": "", b"e": "e"}
+    source.write_bytes(b"".join(lines))
+    assert command("produce", topic, "-f", str(source), "-k", "one").status == 0
+    read = command("-o", "json", "consume", topic, "-s", "ends", "-n", str(len(lines)))
+    assert [json.loads(line)["value"] for line in read.out.splitlines()] == list(lines.values())
+
+
 @pytest.mark.parametrize(
     ("line", "options"),
     [

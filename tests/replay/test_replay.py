@@ -296,7 +296,9 @@ def test_a_policy_is_played_on_the_profile_that_it_names(
     assert [json.loads(line)["profile"] for line in capsys.readouterr().out.splitlines()] == rules
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "content", [b"{", b"\xff\xfe", b"[" * 60_000, b'{"maxSegments": ' + b"9" * 5_000 + b"}"]
+)
 def test_a_policy_that_cannot_be_read_is_named(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
