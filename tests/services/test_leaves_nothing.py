@@ -281,7 +281,7 @@ def test_a_deletion_leaves_the_topics_of_a_namespace_that_was_made_anew_meanwhil
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     create(count=3)
-    first = namespaces.delete_topic
+    first = topics.delete_topic
 
     def overtaken(**topic: Any) -> None:
         monkeypatch.setattr(namespaces, "delete_topic", first)
