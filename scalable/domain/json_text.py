@@ -15,7 +15,7 @@ class NestedTooDeep(ValueError):
         super().__init__("lists and objects nest too deep")
 
 
-def load_json(text: str | bytes, **reading: Any) -> Any:
+def load_json(text: str | bytes | bytearray, **reading: Any) -> Any:
     """Read JSON with these options of `json.loads`; raises ValueError, of which NestedTooDeep is one."""
     try:
         return json.loads(text, **reading)
@@ -23,7 +23,7 @@ def load_json(text: str | bytes, **reading: Any) -> Any:
         raise NestedTooDeep from error
 
 
-def load_shallow_json(text: str | bytes, **reading: Any) -> Any:
+def load_shallow_json(text: str | bytes | bytearray, **reading: Any) -> Any:
     """Read JSON that is written, sent or shown again later on, which takes more room than reading it.
 
     Raises as `load_json`.
