@@ -25,6 +25,7 @@ _WHOLE = re.compile(r"-?[0-9]+")
 _Query = TypeVar("_Query", bound="Query")
 
 Identifier = Annotated[int, Meta(ge=0, le=MAX_BIGINT)]
+Boundary = Annotated[int, Meta(ge=-MAX_BIGINT, le=MAX_BIGINT)]
 TimeMs = Annotated[int, Meta(ge=0, le=MAX_TIME_MS)]
 TopicState = Literal["STEADY", "RESHAPING"]
 PageSize = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
@@ -133,7 +134,7 @@ class BatchesQuery(Query):
 class SplitBody(Body):
     """The first hashes of the second and later children, ascending; without them the range is halved."""
 
-    boundaries: Annotated[list[int], Meta(max_length=65_535)] | None = None
+    boundaries: Annotated[list[Boundary], Meta(max_length=65_535)] | None = None
 
 
 class MergeBody(Body):

@@ -64,6 +64,13 @@ def test_fields_are_attributes_and_wrong_ones_are_refused() -> None:
         SegmentNotFound(segment="3")  # type: ignore[call-arg]
 
 
+def test_an_error_repeats_no_more_than_the_beginning_of_a_long_text() -> None:
+    error = errors.InvalidParameter(parameter="p", value=["x" * 5_000, "y"], problem="z" * 5_000)
+    assert error.fields["value"] == ["x" * 1_000 + "…", "y"]
+    assert len(str(error)) < 2_200
+    assert error_from_json(error.to_json()).to_json() == error.to_json()
+
+
 def test_an_error_of_a_newer_server_keeps_its_code_and_reason() -> None:
     body = {"code": "from_the_future", "reason": "It is too late.", "fields": {"year": 2100}, "hint": ""}
     error = error_from_json(body)

@@ -12,6 +12,8 @@ from inspect import get_annotations
 from typing import Any, ClassVar, dataclass_transform
 
 BY_CODE: dict[str, type[ScalableError]] = {}
+LONGEST_TEXT = 1_000
+"""Longer ones, which somebody sent, are cut: an error says what was wrong with them, and is no echo."""
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)
@@ -31,7 +33,7 @@ class ScalableError(Exception):
         BY_CODE[cls.code] = cls
 
     def __init__(self, **fields: Any) -> None:
-        self._fill({**self._defaults(), **fields})
+        self._fill({**self._defaults(), **{name: _shown(value) for name, value in fields.items()}})
         sentence = " ".join((type(self).__doc__ or self.code).split("\n\n")[0].split())
         self.reason = sentence.format_map(self.fields)
         self.hint = self.hint_template.format_map(self.fields)
@@ -65,6 +67,13 @@ class ScalableError(Exception):
     def to_json(self) -> dict[str, Any]:
         """Give the body that REST answers and error frames carry: code, reason, fields, hint."""
         return {"code": self.code, "reason": self.reason, "fields": self.fields, "hint": self.hint}
+
+
+def _shown(value: Any) -> Any:
+    """A text, or each text of a list, as far as an error repeats it."""
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return f"{value[:LONGEST_TEXT]}…"
+    return [_shown(each) for each in value] if isinstance(value, list) else value
 
 
 def error_from_json(body: Mapping[str, Any]) -> ScalableError:
