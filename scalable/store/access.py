@@ -111,9 +111,8 @@ def delete_grants_within(scope: Scope) -> bool:
     if scope.topic:
         below &= Q(topic=scope.topic)
     # Locked in the order of all who take several: a statement that deletes takes them as they lie.
-    rows = Grant.objects.select_for_update().filter(below).order_by("pk")
-    found = list(rows.values_list("pk", flat=True))
-    return bool(found) and bool(Grant.objects.filter(pk__in=found).delete()[0])
+    rows = Grant.objects.filter(below)
+    return bool(list(rows.select_for_update().order_by("pk").values_list("pk"))) and bool(rows.delete()[0])
 
 
 def _at(scope: Scope) -> QuerySet[Grant]:

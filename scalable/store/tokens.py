@@ -65,8 +65,10 @@ def lock_of_roles(roles: Collection[str]) -> list[str]:
 
 
 def forget_expired(*, before: datetime) -> int:
-    """Drop tokens that expired before a time; nobody can use them any more."""
-    return ServiceToken.objects.filter(expires_at__lt=before).delete()[0]
+    """Drop tokens that expired before a time, which nobody can use; in a transaction."""
+    rows = ServiceToken.objects.filter(expires_at__lt=before)
+    list(rows.select_for_update().order_by("pk").values_list("pk"))  # locked in the order of all
+    return rows.delete()[0]
 
 
 def _view(row: ServiceToken) -> TokenView:

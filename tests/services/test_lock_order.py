@@ -10,6 +10,8 @@ from django.test.utils import CaptureQueriesContext
 from scalable.domain.access import Scope
 from scalable.domain.names import TopicName
 from scalable.services import grants, idempotency, namespaces, roles, tenants, tokens, topics
+from scalable.store import tokens as store
+from scalable.store.clock import moment
 from tests.locks import until_somebody_waits_for_a_lock
 
 pytestmark = pytest.mark.django_db
@@ -21,11 +23,11 @@ KEYS = "scalable_idempotentrequest"
 BEFORE_KEYS = ("scalable_tenant", "scalable_namespace", "scalable_grant", "scalable_servicetoken")
 
 LATEST_FIRST = """
-CREATE INDEX latest_first ON scalable_grant (id DESC);
-CLUSTER scalable_grant USING latest_first;
+CREATE INDEX latest_first ON {table} (id DESC);
+CLUSTER {table} USING latest_first;
 DROP INDEX latest_first
 """
-"""Lets a statement without an order of its own find the latest grant first."""
+"""Lets a statement without an order of its own find the latest row first."""
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +97,7 @@ def test_who_waits_for_a_grant_has_neither_a_later_one_nor_the_stamp(
 ) -> None:
     grants.grant(scope=TOPIC, role=HEIR, actions=["produce"], actor=ACTOR)
     with connection.cursor() as cursor:
-        cursor.execute(LATEST_FIRST)
+        cursor.execute(LATEST_FIRST.format(table="scalable_grant"))
     second_connection(lock(held))
 
     def alone() -> None:
@@ -114,3 +116,35 @@ def test_who_waits_for_a_grant_has_neither_a_later_one_nor_the_stamp(
         finally:
             second_connection("ROLLBACK")
         changed.result()
+
+
+def lock_token(token_id: str) -> str:
+    return f"SELECT FROM scalable_servicetoken WHERE token_id = '{token_id}' FOR UPDATE NOWAIT"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_waits_for_an_expired_token_has_no_later_one(
+    second_connection: Callable[[str], None],
+) -> None:
+    for token_id in ("first", "second"):
+        store.insert(token_id, role=ROLE, created_by=ACTOR, expires_at=moment(1))
+    with connection.cursor() as cursor:
+        cursor.execute(LATEST_FIRST.format(table="scalable_servicetoken"))
+    second_connection(lock_token("first"))
+
+    def forget_expired() -> None:
+        try:
+            with transaction.atomic():
+                store.forget_expired(before=moment(2))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as others:
+        forgotten = others.submit(forget_expired)
+        try:
+            until_somebody_waits_for_a_lock()
+            second_connection(lock_token("second"))
+        finally:
+            second_connection("ROLLBACK")
+        forgotten.result()
+    assert not store.knows("second")
