@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, TooManyFieldsSent
-from django.db import OperationalError
+from django.db import InternalError, OperationalError
 from django.http import Http404, HttpRequest, JsonResponse
+from psycopg.errors import IdleInTransactionSessionTimeout
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -127,6 +128,7 @@ ANSWERS: dict[str, Answer] = {
     "segment_not_active": Answer(412, 4412),
     "segment_not_prunable": Answer(412, 4412),
     "segment_too_narrow": Answer(412, 4412),
+    "too_many_buckets": Answer(412, 4412),
     "too_many_parts": Answer(412, 4412),
     "segments_fixed": Answer(412, 4412),
     "segments_not_adjacent": Answer(412, 4412),
@@ -167,11 +169,20 @@ def close_code_of(error: ScalableError) -> int:
 def internal_error(error: BaseException) -> Internal | Unavailable:
     """Log an unexpected error under a reference and give the error that names only that reference."""
     reference = uuid.uuid4().hex
-    if isinstance(error, OperationalError):  # by the hundred, while the database is away
+    if is_passing(error):  # by the hundred, while the database is away
         logger.warning("The database is away, or busy for too long, reference %s: %s", reference, error)
         return Unavailable(reference=reference)
     logger.error("Unexpected error, reference %s", reference, exc_info=error)
     return Internal(reference=reference)
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Tell whether the database is away, or ended a transaction in which nothing was asked for too long.
+
+    That end is an internal error to the driver; here a node that is short of time comes to it.
+    """
+    ended = isinstance(error, InternalError) and isinstance(error.__cause__, IdleInTransactionSessionTimeout)
+    return ended or isinstance(error, OperationalError)
 
 
 def exception_handler(error: Exception, context: dict[str, Any]) -> Response:
@@ -223,7 +234,7 @@ def wrong_method(method: str, allowed: Sequence[str]) -> JsonResponse:
 
 def failure(error: BaseException | None) -> tuple[int, dict[str, Any]]:
     """The status and the body for an error outside any REST view; Django has logged it already."""
-    if isinstance(error, OperationalError):
+    if error is not None and is_passing(error):
         known = internal_error(error)
         return answer_of(known).status, body_of(known)
     return 500, _plain_body(INTERNAL, "Something went wrong inside the server.")

@@ -2,11 +2,12 @@
 
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from scalable.api.leader import SessionState
 from scalable.domain.cursors import bucket_ranges
+from scalable.domain.keyspace import HashRange
 from scalable.domain.names import SegmentName
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.services.membership import Unit
@@ -33,7 +34,7 @@ def subscription_body(view: SubscriptionView) -> dict[str, Any]:
 
 def stats_body(stats: SubscriptionStats, sessions: Sessions) -> dict[str, Any]:
     """A subscription with its backlog and consumers."""
-    settings = subscription_body(stats.subscription)
+    settings, ranges = subscription_body(stats.subscription), _bucket_ranges(stats)
     del settings["name"]
     return {
         **settings,
@@ -47,22 +48,30 @@ def stats_body(stats: SubscriptionStats, sessions: Sessions) -> dict[str, Any]:
             | {
                 "standby": each.standby,
                 "segmentIds": list(each.segment_ids),
-                "entryBuckets": _entry_buckets(stats, each),
+                "entryBuckets": _entry_buckets(stats, each, ranges),
             }
             for each in stats.consumers
         ],
     }
 
 
-def _entry_buckets(stats: SubscriptionStats, consumer: Attendant) -> dict[str, list[str]] | None:
+def _bucket_ranges(stats: SubscriptionStats) -> dict[int, tuple[HashRange, ...]]:
+    """Give the entry buckets of all segments, once for all consumers."""
+    if not stats.subscription.key_shared:
+        return {}
+    segments = stats.backlog.segments
+    return {key: bucket_ranges(one.segment.entry_bucket_splits) for key, one in segments.items()}
+
+
+def _entry_buckets(
+    stats: SubscriptionStats, consumer: Attendant, ranges: Mapping[int, Sequence[HashRange]]
+) -> dict[str, list[str]] | None:
     if not stats.subscription.key_shared:
         return None
     found: dict[str, list[str]] = {}
     for segment_id, bucket in consumer.units:
-        one = stats.backlog.segments.get(segment_id)
-        if one is not None:
-            ranges = bucket_ranges(one.segment.entry_bucket_splits)
-            found.setdefault(str(segment_id), []).append(ranges[bucket].hex)
+        if segment_id in ranges:
+            found.setdefault(str(segment_id), []).append(ranges[segment_id][bucket].hex)
     return found
 
 

@@ -101,6 +101,7 @@ class ConsumeLink:
             self._leaving.clear()
             for held in self._mine():
                 held.lose_connection()
+                self._inbox.note(held)
             self._changed()
             await connection.close()
 
@@ -198,6 +199,7 @@ class ConsumeLink:
                 held.skip_to(frame.position)
             case EndOfSegment() if delivers:
                 held.skip_to(frame.end_offset)
+        self._inbox.note(held)
 
     def _end_attachment(self, key: BucketKey, generation: int) -> None:
         attached = self._attachments.get(key)

@@ -74,10 +74,7 @@ class StreamConsumer(Member):
 
     async def flush(self) -> None:
         """Wait until all acknowledgements are durable; raises what ended the consumer."""
-        self._wake_links()
-        while self._inbox.unacknowledged:
-            self._raise_failure()
-            await self._changed.wait()
+        await self._wait_until_durable()
 
     def _registration(self) -> Register:
         return self._register
@@ -86,6 +83,5 @@ class StreamConsumer(Member):
         await self.flush()
 
     async def _give_up_segments(self, connection: Connection) -> None:
-        for held in [held for held in self._inbox.owned.values() if held.may_be_released]:
-            self._inbox.drop(held)
+        for held in self._inbox.take_released():
             await connection.send(Released(segment_id=held.segment_id, generation=held.generation))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -196,7 +196,9 @@ class Inbox:
         self._topic, self._owning = topic, owning
         self._order: tuple[int, int, int] = (-1, -1, -1)
         self.restored = 0
-        self._turns: deque[BucketKey] = deque()
+        self._turns: OrderedDict[BucketKey, OwnedSegment] = OrderedDict()
+        """What has messages that wait, in the order in which it is looked at next."""
+        self._done_with: dict[BucketKey, OwnedSegment] = {}
         self.owned: dict[BucketKey, OwnedSegment] = {}
         self.standby = False
 
@@ -215,6 +217,7 @@ class Inbox:
             self._own(segment)
         for key in releasing & self.owned.keys():
             self.owned[key].release()
+            self.note(self.owned[key])
         return True
 
     @property
@@ -228,7 +231,6 @@ class Inbox:
         if held is None or held.generation != segment.generation:
             self.forget(key)
             self.owned[key] = self._owning(segment)
-            self._turns.append(key)
         else:
             if held.assigned.url != segment.url:
                 held.lose_connection()
@@ -239,12 +241,26 @@ class Inbox:
     def forget(self, key: BucketKey) -> None:
         """Drop what has another owner, with what waits of it."""
         if self.owned.pop(key, None) is not None:
-            self._turns.remove(key)
+            self._turns.pop(key, None)
+            self._done_with.pop(key, None)
 
     def drop(self, held: OwnedSegment) -> None:
         """Drop what was given up; a later ownership of the same, which came meanwhile, stays."""
         if self.owned.get(held.key) is held:
             self.forget(held.key)
+
+    def note(self, held: OwnedSegment) -> None:
+        """Look whether something may be released by now; called after what could have brought that about."""
+        if held.may_be_released and self.owned.get(held.key) is held:
+            self._done_with[held.key] = held
+
+    def take_released(self) -> list[OwnedSegment]:
+        """Drop what may be released, and give it: what it costs does not depend on all that is owned."""
+        done_with, self._done_with = self._done_with, {}
+        released = [held for held in done_with.values() if held.may_be_released]
+        for held in released:
+            self.forget(held.key)
+        return released
 
     # Messages
 
@@ -254,12 +270,16 @@ class Inbox:
         if held is not None and held.generation == delivery.generation:
             with place_named(delivery.segment_id, delivery.base_offset):
                 held.deliver(delivery, self._topic)
+            if held.waiting:
+                self._turns.setdefault(held.key, held)
 
     def next_message(self) -> Message | None:
         """Hand out a message, from another segment each time; None when nothing waits."""
-        for _ in range(len(self._turns)):
-            self._turns.rotate(-1)
-            message = self.owned[self._turns[-1]].hand_out()
+        while self._turns:
+            key, held = self._turns.popitem(last=False)
+            message = held.hand_out()
+            if held.waiting:
+                self._turns[key] = held
             if message is not None:
                 return message
         return None

@@ -66,10 +66,7 @@ class KeySharedConsumer(Member):
 
     async def flush(self) -> None:
         """Wait until all acknowledgements are durable; raises what ended the consumer."""
-        self._wake_links()
-        while self._inbox.unacknowledged:
-            self._raise_failure()
-            await self._changed.wait()
+        await self._wait_until_durable()
 
     def _make_inbox(self) -> Inbox:
         return Inbox(self.topic, OwnedBucket)
@@ -81,8 +78,7 @@ class KeySharedConsumer(Member):
         await self.flush()
 
     async def _give_up_segments(self, connection: Connection) -> None:
-        for held in [held for held in self._inbox.owned.values() if held.may_be_released]:
-            self._inbox.drop(held)
+        for held in self._inbox.take_released():
             segment_id, bucket = held.key
             released = Released(segment_id=segment_id, generation=held.generation, bucket=bucket)
             await connection.send(released)

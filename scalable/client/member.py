@@ -253,6 +253,15 @@ class Member(Receiver[Message]):
         except Exception as error:
             self._fail(error)
 
+    async def _wait_until_durable(self) -> None:
+        """Wait for one after another: whatever comes meanwhile, none is looked at each time."""
+        self._wake_links()
+        while waiting := self._inbox.unacknowledged:
+            for held in waiting:
+                while held.unacknowledged and self._inbox.owned.get(held.key) is held:
+                    self._raise_failure()
+                    await self._changed.wait()
+
     def _wake_links(self) -> None:
         for link, _ in self._links.values():
             link.wake()

@@ -7,6 +7,7 @@ gets more entry buckets in every segment instead, in one decision. Their number 
 from __future__ import annotations
 
 from scalable.domain.autoscale_view import View
+from scalable.domain.buckets import MAX_PER_TOPIC
 from scalable.domain.decision import KINDS, Guard, GuardCode, Margin, Rebucket, Wish
 
 AT_MAX_SEGMENTS = "at-max-segments"
@@ -35,6 +36,8 @@ def bucket_wishes(view: View) -> list[Wish]:
     if reason is None or consumers <= max(segments, capacity):
         return []
     target = min(_next_power_of_two(-(-consumers // segments)), view.snapshot.max_buckets)
+    if sum(max(segment.bucket_count, target) for segment in view.active) > MAX_PER_TOPIC:
+        return []  # it would be refused
     wanting = sorted(segment.segment_id for segment in view.active if segment.bucket_count < target)
     if not wanting:
         return []

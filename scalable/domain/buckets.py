@@ -15,6 +15,8 @@ DEFAULT_BUDGET = 1
 """A layout made without saying how many buckets its segments share has one in each."""
 MAX_PER_SEGMENT = 1_024
 """As many sub-blocks as a batch may have."""
+MAX_PER_TOPIC = 4_096
+"""So many may be asked for: whoever joins or leaves a key-shared subscription deals out all of them anew."""
 
 
 def equal_splits(count: int) -> tuple[int, ...]:

@@ -25,6 +25,7 @@ from scalable.domain.errors import (
     SegmentNotPrunable,
     SegmentsNotAdjacent,
     SegmentTooNarrow,
+    TooManyBuckets,
     TooManyParts,
 )
 from scalable.domain.keyspace import FULL_RANGE, KEYSPACE_SIZE, MAX_PARTS, HashRange
@@ -157,7 +158,7 @@ class Layout:
     ) -> ReshapePlan:
         """Plan a successor of the same range with another number of entry buckets, equally wide.
 
-        Raises InvalidBucketCount, SegmentNotFound, SegmentNotActive, BucketCountUnchanged.
+        Raises InvalidBucketCount, SegmentNotFound, SegmentNotActive, BucketCountUnchanged, TooManyBuckets.
         """
         if not 1 <= bucket_count <= max_buckets:
             raise InvalidBucketCount(bucket_count=bucket_count, limit=max_buckets)
@@ -165,7 +166,24 @@ class Layout:
         splits = buckets.equal_splits(bucket_count)
         if splits == parent.entry_bucket_splits:
             raise BucketCountUnchanged(segment_id=segment_id, bucket_count=bucket_count)
-        return self._plan(OperationKind.REBUCKET, (segment_id,), (parent.hash_range,), splits)
+        plan = self._plan(OperationKind.REBUCKET, (segment_id,), (parent.hash_range,), splits)
+        self.check_buckets(plan)
+        return plan
+
+    def check_buckets(self, plan: ReshapePlan, under_way: Iterable[ReshapePlan] = ()) -> None:
+        """Raise TooManyBuckets when a plan adds more entry buckets than a topic may have in all.
+
+        `under_way` are plans for other parents, which are counted as if they were applied.
+        """
+        more = self._more_buckets(plan)
+        count = sum(segment.bucket_count for segment in self.active) + more
+        count += sum(map(self._more_buckets, under_way))
+        if more > 0 and count > buckets.MAX_PER_TOPIC:
+            raise TooManyBuckets(count=count, limit=buckets.MAX_PER_TOPIC)
+
+    def _more_buckets(self, plan: ReshapePlan) -> int:
+        after = sum(buckets.bucket_count(child.entry_bucket_splits) for child in plan.children)
+        return after - sum(self.segments[key].bucket_count for key in plan.parent_ids if key in self.segments)
 
     def _plan(
         self,

@@ -117,12 +117,17 @@ class Assignments:
     def _shared(self, units: Sequence[AssignedUnit]) -> dict[int, tuple[HashRange, ...]]:
         if not self.assigned.key_shared:
             return {}
-        shared = {unit.key.segment_id: unit for unit in units if len(self._owners[unit.key.segment_id]) > 1}
-        return {segment_id: bucket_ranges(unit.splits) for segment_id, unit in shared.items()}
+        segment_ids = dict.fromkeys(unit.key.segment_id for unit in units)
+        return {key: self._ranges[key] for key in segment_ids if len(self._owners[key]) > 1}
+
+    @cached_property
+    def _ranges(self) -> Mapping[int, tuple[HashRange, ...]]:
+        """The entry buckets of the segments, where keys are shared; the ranges of one are made together."""
+        return {key: bucket_ranges(splits) for key, splits in self.assigned.splits.items()}
 
     def _owned_segment(self, unit: AssignedUnit) -> OwnedSegment:
         key_shared, name = self.assigned.key_shared, self.assigned.name
-        bucket_range = bucket_ranges(unit.splits)[unit.key.bucket] if key_shared else FULL_RANGE
+        bucket_range = self._ranges[unit.key.segment_id][unit.key.bucket] if key_shared else FULL_RANGE
         cursor = cursor_name(name, bucket_range) if key_shared else name
         return OwnedSegment(
             name=SegmentName(self.leader.topic, unit.hash_range, unit.key.segment_id),

@@ -1,8 +1,9 @@
 """Who is in a subscription and who owns what, for statistics; who is connected the leader knows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import cached_property
 
 from django.conf import settings
 from django.db import transaction
@@ -28,7 +29,7 @@ class Unit:
     release_deadline_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Membership:
     """A subscription's consumers and what they own, as of `generation` and `epoch`.
 
@@ -44,13 +45,24 @@ class Membership:
     units: tuple[Unit, ...]
     waits: Mapping[int, tuple[int, ...]]
 
-    def owned_by(self, consumer: str) -> list[Unit]:
+    def owned_by(self, consumer: str) -> Sequence[Unit]:
         """Give what a consumer owns."""
-        return [unit for unit in self.units if unit.owner == consumer]
+        return self._by_owner.get(consumer, ())
 
     def is_standby(self, consumer: str) -> bool:
         """Tell whether a consumer owns nothing and nothing is on its way to it."""
-        return not any(consumer in (unit.owner, unit.next_owner) for unit in self.units)
+        return consumer not in self._by_owner and consumer not in self._next_owners
+
+    @cached_property
+    def _by_owner(self) -> Mapping[str, list[Unit]]:
+        found: dict[str, list[Unit]] = {}
+        for unit in self.units:
+            found.setdefault(unit.owner, []).append(unit)
+        return found
+
+    @cached_property
+    def _next_owners(self) -> frozenset[str | None]:
+        return frozenset(unit.next_owner for unit in self.units)
 
 
 def membership(*, subscription_id: int) -> Membership:
@@ -77,10 +89,11 @@ def _waits(layout: Layout, drained: AbstractSet[int]) -> dict[int, tuple[int, ..
 
 
 def _units(subscription: SubscriptionView, layout: Layout, known: store.Ownerships) -> tuple[Unit, ...]:
+    ranges = _ranges_by_segment(layout) if subscription.key_shared else {}
     return tuple(
         Unit(
             key=key,
-            bucket_range=_bucket_range(subscription, layout, key),
+            bucket_range=ranges[key.segment_id][key.bucket] if ranges else FULL_RANGE,
             owner=owned.owner,
             next_owner=owned.next_owner,
             generation=owned.generation,
@@ -91,7 +104,5 @@ def _units(subscription: SubscriptionView, layout: Layout, known: store.Ownershi
     )
 
 
-def _bucket_range(subscription: SubscriptionView, layout: Layout, key: BucketKey) -> HashRange:
-    if not subscription.key_shared:
-        return FULL_RANGE
-    return bucket_ranges(layout.segments[key.segment_id].entry_bucket_splits)[key.bucket]
+def _ranges_by_segment(layout: Layout) -> dict[int, tuple[HashRange, ...]]:
+    return {key: bucket_ranges(segment.entry_bucket_splits) for key, segment in layout.segments.items()}

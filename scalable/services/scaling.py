@@ -97,7 +97,7 @@ def request_rebucket(
     """Write down a rebucket, which replaces a segment by one of the same range, or join the same one.
 
     Raises TopicNotFound, SegmentsFixed, EpochMoved, InvalidBucketCount, SegmentNotFound, SegmentNotActive,
-    BucketCountUnchanged, SegmentClaimed.
+    BucketCountUnchanged, TooManyBuckets, SegmentClaimed.
     """
     return _request(
         name=name,
@@ -185,6 +185,8 @@ def _running(topic: TopicView, plan: ReshapePlan) -> OperationView | None:
 
 def _begin(topic: TopicView, plan: ReshapePlan, *, actor: str, reason: str) -> OperationView:
     """Burn the children's ids for good: an abort leaves a gap, and no store is taken for another."""
+    if plan.kind is OperationKind.REBUCKET:
+        topic.layout.check_buckets(plan, _under_way(topic))
     revision = topics.reserve(topic, topic.layout.reserve(plan))
     operation = store.insert(
         incarnation=topic.incarnation, topic=topic.name, plan=plan, actor=actor, reason=reason
@@ -198,6 +200,12 @@ def _begin(topic: TopicView, plan: ReshapePlan, *, actor: str, reason: str) -> O
     announce.publish(announce.OperationRequested(operation.operation_id))
     announce_step(operation, revision)
     return operation
+
+
+def _under_way(topic: TopicView) -> list[ReshapePlan]:
+    """Give what is to replace active segments of the topic and did not yet."""
+    claiming = store.claiming(topic.incarnation, [segment.segment_id for segment in topic.layout.active])
+    return list({operation.operation_id: operation.plan for operation in claiming.values()}.values())
 
 
 def announce_step(operation: OperationView, revision: int) -> None:

@@ -181,14 +181,13 @@ class Outcome:
     def fences(self, changed: Mapping[BucketKey, Ownership]) -> list[tuple[int, str, int]]:
         """Give (segment, cursor, generation) of what former owners may acknowledge no more."""
         known = self.known.owned
+        raised = sorted(key for key in changed if changed[key].generation > known[key].generation)
+        cursors = {
+            segment_id: cursors_of(self.subscription, self.layout.get(segment_id))
+            for segment_id in {key.segment_id for key in raised}
+        }
         return [
-            (
-                key.segment_id,
-                cursor_of(self.subscription, self.layout.get(key.segment_id), key.bucket),
-                changed[key].generation,
-            )
-            for key in sorted(changed)
-            if changed[key].generation > known[key].generation
+            (key.segment_id, cursors[key.segment_id][key.bucket], changed[key].generation) for key in raised
         ]
 
 
@@ -248,11 +247,9 @@ def write_all(outcomes: Sequence[Outcome]) -> bool:
     return True
 
 
-def cursor_of(subscription: SubscriptionView, segment: Segment, bucket: int) -> str:
-    """Name the cursor of a segment, or of one of its entry buckets where keys are shared."""
-    if not subscription.key_shared:
-        return subscription.name
-    return cursor_name(subscription.name, bucket_ranges(segment.entry_bucket_splits)[bucket])
+def cursors_of(subscription: SubscriptionView, segment: Segment) -> list[str]:
+    """Name the cursor of a segment, or those of its entry buckets where keys are shared, by bucket."""
+    return cursor_names(subscription.name, subscription.key_shared, segment.entry_bucket_splits)
 
 
 def find_cursor_of(subscription: SubscriptionView, segment_id: int, bucket: int) -> str:

@@ -1,6 +1,7 @@
 """Who owns what in a subscription, as of one moment and without a lock, for those who are told of it."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.models import ConsumerRegistration
 
 # One statement, so that all of it is of one moment; a subscription of which nothing is owned has one row.
+# The splits of a segment come with its first unit alone: with each they would be the square of the buckets.
 _ASSIGNED = """
 SELECT coalesce(lease.term, 0), lease.node_id, topic.id, topic.epoch,
        subscription.name, subscription.type, subscription.key_shared, subscription.assignment_generation,
@@ -23,7 +25,10 @@ SELECT coalesce(lease.term, 0), lease.node_id, topic.id, topic.epoch,
   LEFT JOIN LATERAL (
        SELECT unit.segment_id, unit.bucket, unit.owner, unit.next_owner, unit.generation,
               segment.hash_start, segment.hash_end, segment.state,
-              CASE WHEN subscription.key_shared THEN segment.entry_bucket_splits ELSE '{}' END
+              CASE WHEN subscription.key_shared
+                    AND lag(unit.segment_id) OVER (ORDER BY unit.segment_id, unit.bucket)
+                        IS DISTINCT FROM unit.segment_id
+                   THEN segment.entry_bucket_splits END
          FROM scalable_assignment AS unit
          JOIN scalable_segment AS segment
            ON segment.topic_id = subscription.topic_id AND segment.segment_id = unit.segment_id
@@ -36,10 +41,7 @@ SELECT coalesce(lease.term, 0), lease.node_id, topic.id, topic.epoch,
 
 @dataclass(frozen=True, slots=True)
 class AssignedUnit:
-    """A segment, or an entry bucket of it, that somebody owns; `splits` where keys are shared.
-
-    With a `next_owner` it is being handed over.
-    """
+    """A segment, or an entry bucket of it, that somebody owns; with a `next_owner` it is handed over."""
 
     key: BucketKey
     owner: str
@@ -47,12 +49,14 @@ class AssignedUnit:
     generation: int
     hash_range: HashRange
     state: SegmentState
-    splits: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Assigned:
-    """A subscription and all that is owned in it, by segment and bucket, and who leads the topic."""
+    """A subscription and all that is owned in it, by segment and bucket, and who leads the topic.
+
+    `splits` gives the entry buckets of the segments, where keys are shared.
+    """
 
     term: int
     node_id: uuid.UUID | None
@@ -64,6 +68,7 @@ class Assigned:
     generation: int
     restored_generation: int
     units: tuple[AssignedUnit, ...]
+    splits: Mapping[int, tuple[int, ...]]
 
 
 def read(subscription_id: int) -> Assigned:
@@ -84,7 +89,8 @@ def read(subscription_id: int) -> Assigned:
         key_shared=key_shared,
         generation=generation,
         restored_generation=restored,
-        units=tuple(_unit(row[9:]) for row in rows if row[9] is not None),
+        units=tuple(_unit(row[9:-1]) for row in rows if row[9] is not None),
+        splits={row[9]: tuple(row[-1]) for row in rows if row[-1] is not None},
     )
 
 
@@ -95,7 +101,7 @@ def registered(subscription_id: int) -> frozenset[str]:
 
 
 def _unit(row: tuple[Any, ...]) -> AssignedUnit:
-    segment_id, bucket, owner, next_owner, generation, start, end, state, splits = row
+    segment_id, bucket, owner, next_owner, generation, start, end, state = row
     return AssignedUnit(
         key=BucketKey(segment_id, bucket),
         owner=owner,
@@ -103,5 +109,4 @@ def _unit(row: tuple[Any, ...]) -> AssignedUnit:
         generation=generation,
         hash_range=HashRange(start, end),
         state=SegmentState(state),
-        splits=tuple(splits),
     )

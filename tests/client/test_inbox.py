@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scalable.client.checkpoint_consumer import CheckpointSegment
-from scalable.client.inbox import Inbox, Message
+from scalable.client.inbox import Inbox, Message, OwnedSegment
 from scalable.domain.checkpoint import Skipped
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import BucketKey
@@ -181,3 +181,29 @@ def test_what_is_pruned_under_a_checkpoint_reader_is_noted() -> None:
     assert skipped == []
     inbox.deliver(delivery(7, 2))
     assert (offsets(take(inbox)), skipped) == ([0, 1, 2, 3, 7, 8], [Skipped(0, (0,))])
+
+
+def test_what_waits_of_many_segments_is_found_without_a_look_at_the_others() -> None:
+    looked_at: list[int] = []
+
+    class Watched(OwnedSegment):
+        def hand_out(self) -> Message | None:
+            looked_at.append(self.segment_id)
+            return super().hand_out()
+
+    inbox = Inbox(TOPIC, Watched)
+    inbox.apply(assignment(*map(assigned, range(100))))
+    inbox.deliver(delivery(0, 2, segment_id=70))
+    assert (offsets(take(inbox)), looked_at) == ([0, 1], [70, 70])
+
+
+def test_what_is_done_with_is_given_up_once_and_not_when_the_hand_over_was_called_off() -> None:
+    inbox = owning(assigned(0), assigned(1), assigned(2))
+    inbox.owned[BucketKey(2)].attached = True
+    inbox.apply(assignment(assigned(0), assigned(1), assigned(2), generation=2, releasing=(0, 1, 2)))
+    inbox.apply(assignment(assigned(0), assigned(1), assigned(2), generation=3, releasing=(1, 2)))
+    assert [held.segment_id for held in inbox.take_released()] == [1]
+    inbox.owned[BucketKey(2)].end_attachment()
+    inbox.note(inbox.owned[BucketKey(2)])
+    assert [held.segment_id for held in inbox.take_released()] == [2]
+    assert (inbox.take_released(), list(inbox.owned)) == ([], [BucketKey(0)])

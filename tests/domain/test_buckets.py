@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from scalable.domain.buckets import equal_splits, initial_splits
+from scalable.domain.buckets import MAX_PER_SEGMENT, MAX_PER_TOPIC, equal_splits, initial_splits
 from scalable.domain.cursors import bucket_ranges
 from scalable.domain.errors import (
     BucketCountUnchanged,
@@ -12,6 +12,7 @@ from scalable.domain.errors import (
     LayoutCorrupt,
     SegmentNotActive,
     SegmentNotFound,
+    TooManyBuckets,
 )
 from scalable.domain.keyspace import KEYSPACE_SIZE
 from scalable.domain.layout import Layout, ReshapePlan, layout_from_json
@@ -114,6 +115,19 @@ def test_a_rebucket_that_cannot_be_is_refused() -> None:
 def test_a_number_of_buckets_outside_the_limits_is_refused(count: int) -> None:
     with pytest.raises(InvalidBucketCount):
         layout(1, 4).plan_rebucket(0, count, max_buckets=6)
+
+
+def test_a_topic_has_a_limited_number_of_buckets_in_all() -> None:
+    whole = layout(MAX_PER_TOPIC // MAX_PER_SEGMENT, 1)
+    for segment in whole.active:
+        whole = whole.apply(whole.plan_rebucket(segment.segment_id, MAX_PER_SEGMENT), NOW_MS)
+    halved = whole.apply(whole.plan_split(whole.active[0].segment_id), NOW_MS)
+    low, high, *_ = halved.active
+    assert (low.bucket_count, high.bucket_count) == (512, 512)
+    with pytest.raises(TooManyBuckets, match=str(MAX_PER_TOPIC + 1)):
+        halved.plan_rebucket(low.segment_id, 513)
+    halved = halved.apply(halved.plan_rebucket(low.segment_id, 511), NOW_MS)
+    halved.apply(halved.plan_rebucket(high.segment_id, 513), NOW_MS).check()
 
 
 def test_rebuckets_to_different_numbers_are_different_requests() -> None:

@@ -146,7 +146,7 @@ class Group:
             layout = store.read_layout(locked.incarnation)
             for segment_id, position in sorted(positions.items()):
                 for bucket in range(layout.segments[segment_id].bucket_count if locked.key_shared else 1):
-                    name = settling.cursor_of(locked, layout.segments[segment_id], bucket)
+                    name = settling.cursors_of(locked, layout.segments[segment_id])[bucket]
                     segment_port().seek(self.key(segment_id), subscription=name, position=position)
             settling.sought(locked, segment_ids=set(positions))
 

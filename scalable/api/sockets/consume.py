@@ -5,6 +5,7 @@ few milliseconds) and by a slow re-check.
 """
 
 import asyncio
+from collections import Counter
 
 import msgspec
 from django.conf import settings
@@ -35,10 +36,12 @@ from scalable.wire.frames import (
     ConsumeClientFrame,
     Detach,
     Detached,
+    ErrorFrame,
     Flow,
     Frame,
     Hello,
     decoder,
+    encode,
 )
 
 COALESCING_SECONDS = 0.005
@@ -55,6 +58,7 @@ class ConsumeSocket(FollowingSocket):
     def __init__(self) -> None:
         super().__init__()
         self._readers: dict[BucketKey, SegmentReader] = {}
+        self._read_of: Counter[int] = Counter()
         self._acks: Acknowledgements | None = None
         self._watch: Watch | None = None
         self._context: ReaderContext | None = None
@@ -116,6 +120,7 @@ class ConsumeSocket(FollowingSocket):
         reader = SegmentReader(self._context, key=key, generation=frame.generation, position=frame.position)
         self._grant(reader, frame.permits)
         self._readers[key] = reader
+        self._read_of[key.segment_id] += former is None
         self._watch.add(segment_key(self.subscription.incarnation, frame.segment_id))
         reader.task = self.spawn(self._read(reader))
 
@@ -133,12 +138,21 @@ class ConsumeSocket(FollowingSocket):
 
     def _detach(self, key: BucketKey) -> None:
         reader = self._readers.pop(key, None)
-        if reader is not None and reader.task is not None:
+        if reader is not None:
+            self._stop(reader)
+        self.push(_detached(key, 0 if reader is None else reader.generation))
+
+    def _stop(self, reader: SegmentReader) -> None:
+        if reader.task is not None:
             reader.task.cancel()
-        if self._watch is not None and all(key.segment_id != other.segment_id for other in self._readers):
-            self._watch.discard(segment_key(self.subscription.incarnation, key.segment_id))
-        generation = 0 if reader is None else reader.generation
-        self.push(Detached(segment_id=key.segment_id, bucket=key.bucket, generation=generation))
+        self._unwatch(reader.key.segment_id)
+
+    def _unwatch(self, segment_id: int) -> None:
+        """Hear no more of a segment of which nothing is read any more."""
+        self._read_of[segment_id] -= 1
+        if self._watch is not None and not self._read_of[segment_id]:
+            del self._read_of[segment_id]
+            self._watch.discard(segment_key(self.subscription.incarnation, segment_id))
 
     async def _read(self, reader: SegmentReader) -> None:
         try:
@@ -174,9 +188,13 @@ class ConsumeSocket(FollowingSocket):
         owned = await node.crowds.owned(self.subscription)
         generations = {key: reader.generation for key, reader in readers.items()}
         lost = subscriptions.lost_segments(owned, self._context.consumer, generations)
-        for key, error in lost.items():
-            if self._readers.get(key) is readers[key]:
-                self._lose(readers[key], error)
+        gone = [key for key in lost if self._readers.get(key) is readers[key]]
+        for key in gone:
+            self._stop(self._readers.pop(key))
+        for key in gone:  # thousands at once, of which the peer can read only one after another
+            generation = generations[key]
+            await self.push_when_room(encode(_refusal(lost[key], key, generation)))
+            await self.push_when_room(encode(_detached(key, generation)))
 
     def _refuse_ack(self, ack: Ack, error: ScalableError) -> None:
         reader = self._readers.get(BucketKey(ack.segment_id, ack.bucket))
@@ -187,5 +205,13 @@ class ConsumeSocket(FollowingSocket):
             self._refuse(error, BucketKey(ack.segment_id, ack.bucket), ack.generation)
 
     def _refuse(self, error: ScalableError, key: BucketKey, generation: int) -> None:
-        frame = error_frame(error, segment_id=key.segment_id, bucket=key.bucket)
-        self.push(msgspec.structs.replace(frame, generation=generation))
+        self.push(_refusal(error, key, generation))
+
+
+def _refusal(error: ScalableError, key: BucketKey, generation: int) -> ErrorFrame:
+    frame = error_frame(error, segment_id=key.segment_id, bucket=key.bucket)
+    return msgspec.structs.replace(frame, generation=generation)
+
+
+def _detached(key: BucketKey, generation: int) -> Detached:
+    return Detached(segment_id=key.segment_id, bucket=key.bucket, generation=generation)

@@ -96,7 +96,8 @@ class SegmentReader:
         )
 
     async def _begin(self) -> None:
-        right = await self._reading_right()
+        async with self._context.pages:  # many begin at once, and each would wait for a thread
+            right = await self._reading_right()
         self._context.owned(self.key, self.generation)
         self._bucket_range = right.bucket_range
         self._offset = self._told = right.position if self._start is None else self._start

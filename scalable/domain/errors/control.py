@@ -223,6 +223,15 @@ class BucketCountUnchanged(ScalableError):
     bucket_count: int
 
 
+class TooManyBuckets(ScalableError):
+    """The segments of one topic cannot have {count} entry buckets together."""
+
+    code = "too_many_buckets"
+    hint_template = "Give fewer to this segment, or first fewer to others: a topic has at most {limit}."
+    count: int
+    limit: int
+
+
 class TooManyParts(ScalableError):
     """One operation cannot have {count} children or parents."""
 
