@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.db import connection
+from django.db import DataError, connection
 from django.db.models import Model
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -248,6 +248,47 @@ def test_the_audit_is_filtered_by_what_there_is(ada: Client) -> None:
     assert b"target of test.one" in page.content
     assert b"target of test.other" not in page.content
     assert b"?action=test.other" in page.content
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "scalable/grant/?role__regex=(",
+        "scalable/grant/?role__iregex=(",
+        "scalable/tenant/?name__regex=(",
+        "scalable/auditevent/?target__regex=(",
+        "auth/user/?last_login__year=99999999",
+        "auth/user/?last_login__year__gte=99999999",
+        "auth/user/?groups__name__regex=(",
+        "auth/group/?name__regex=(",
+    ],
+)
+def test_lists_are_filtered_by_plain_values_alone(ada: Client, query: str) -> None:
+    assert ada.get(f"{ROOT}{query}").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "is_active__exact=1",
+        "groups__id__exact=1",
+        "last_login__gte=2026-01-01T00:00:00Z",
+        "email__isnull=False",
+        "id=1",
+    ],
+)
+def test_the_filters_of_a_list_are_taken(ada: Client, query: str) -> None:
+    assert ada.get(f"{USERS}?{query}").status_code == 200
+
+
+def test_a_value_that_the_database_does_not_take_is_refused(
+    ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object) -> None:
+        raise DataError("out of range")
+
+    monkeypatch.setattr(site._registry[Grant], "get_queryset", read)
+    assert ada.get(GRANTS).status_code == 400
 
 
 def refusals() -> list[tuple[str, str, str, str]]:
