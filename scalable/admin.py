@@ -4,6 +4,7 @@ For superusers alone, who log in where everybody does. What is changed of access
 that it is checked, audited and noticed like a change by REST.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django import forms
 from django.conf import settings
 from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import NotRelationField, get_fields_from_path
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
@@ -44,6 +46,7 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
+_NUMBER = re.compile("[0-9]{1,18}")
 MOST_ROWS = 10_000
 MOST_VALUES = 200
 READS = frozenset({"GET", "HEAD"})
@@ -113,7 +116,7 @@ class SuperuserSite(admin.AdminSite):
 site = SuperuserSite()
 
 
-class PlainLookups(ModelAdmin):
+class PlainLists(ModelAdmin):
     """Lists by the values of fields alone: not by patterns, which the database takes long for."""
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
@@ -127,8 +130,14 @@ class PlainLookups(ModelAdmin):
             pass  # Django passes over it
         return super().lookup_allowed(lookup, value, request)  # type: ignore[arg-type]
 
+    def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *more: Any) -> Any:
+        """Do something with the rows that are chosen, each by its number."""
+        if not all(_NUMBER.fullmatch(key) for key in request.POST.getlist(ACTION_CHECKBOX_NAME)):
+            raise BadRequest("A row has no such key")
+        return super().response_action(request, queryset, *more)
 
-class Audited(PlainLookups):
+
+class Audited(PlainLists):
     """Notes in the audit who made, changed or deleted a user or a group; passwords are not in it."""
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
@@ -246,7 +255,7 @@ def _scope_of(row: Grant) -> Scope:
 
 
 @admin.register(Grant, site=site)
-class GrantAdmin(PlainLookups):
+class GrantAdmin(PlainLists):
     """Grants."""
 
     form = GrantForm
@@ -268,7 +277,7 @@ class GrantAdmin(PlainLookups):
             self.delete_model(request, row)
 
 
-class MadeElsewhere(PlainLookups):
+class MadeElsewhere(PlainLists):
     """Rows that no form makes; who asks for one is told what does."""
 
     made_by: str

@@ -281,6 +281,16 @@ def test_the_filters_of_a_list_are_taken(ada: Client, query: str) -> None:
     assert ada.get(f"{USERS}?{query}").status_code == 200
 
 
+@pytest.mark.parametrize("key", ["x", "\x00", "", "-1", "9" * 30, "1.5", "१"])
+@pytest.mark.parametrize(
+    ("address", "action"),
+    [(USERS, "delete_selected"), (GRANTS, "delete_selected"), (f"{ROOT}scalable/servicetoken/", "revoke")],
+)
+def test_a_row_is_chosen_by_its_number(ada: Client, address: str, action: str, key: str) -> None:
+    chosen = {"action": action, "_selected_action": [key], "post": "yes"}
+    assert ada.post(address, chosen).status_code == 400
+
+
 def test_a_value_that_the_database_does_not_take_is_refused(
     ada: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
