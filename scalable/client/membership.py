@@ -32,6 +32,10 @@ class Membership:
             subscription_id=self.subscription_id,
         )
 
+    def may_be(self, subscription_id: int) -> bool:
+        """Tell whether this is the subscription that was joined, as far as both are known."""
+        return not (self.subscription_id and subscription_id) or self.subscription_id == subscription_id
+
     def learn(self, incarnation: int, subscription_id: int) -> None:
         """Keep the first lives that are told; raises TopicDeleted, SubscriptionNotFound for others.
 

@@ -72,7 +72,10 @@ class MultiTopicQueueConsumer(MultiTopicReceiver[MultiTopicQueueMessage, QueueCo
         self._make(TopicName(self.namespace.tenant, self.namespace.namespace, "any"), came_later=False)
 
     def acknowledge(self, message: MultiTopicQueueMessage) -> bool:
-        """Acknowledge this message alone; False when its topic was left since, so that it may come again."""
+        """Acknowledge this message alone; False when its topic was left since, or it is another object's.
+
+        It may come again then.
+        """
         consumer = self._consumers.get(message.consumer)
         if consumer is not None:
             consumer.acknowledge(message)
@@ -119,5 +122,6 @@ class MultiTopicQueueConsumer(MultiTopicReceiver[MultiTopicQueueMessage, QueueCo
             properties=message.properties,
             deliveries=message.deliveries,
             incarnation=message.incarnation,
+            subscription_id=message.subscription_id,
             consumer=number,
         )

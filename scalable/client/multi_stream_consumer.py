@@ -87,7 +87,8 @@ class MultiTopicStreamConsumer(MultiTopicReceiver[MultiTopicMessage, StreamConsu
     def acknowledge(self, message: MultiTopicMessage) -> bool:
         """Acknowledge a message and all before it in its segment.
 
-        False when the segment has another owner by now, or its topic was left: the message comes again.
+        False when the segment has another owner by now, its topic was left, or another object handed it out:
+        the message comes again.
         """
         place = Place(message.consumer, message.message_id.segment_id, message.generation)
         self._handed_out.settle({place: message.message_id.offset + 1})
@@ -97,9 +98,11 @@ class MultiTopicStreamConsumer(MultiTopicReceiver[MultiTopicMessage, StreamConsu
     def acknowledge_cumulative(self, message: MultiTopicMessage) -> bool:
         """Acknowledge a message and all that were received here before it, of whatever topic.
 
-        False when the segment of this one has another owner by now, or its topic was left.
+        False when the segment of this one has another owner by now, or its topic was left; also, and nothing
+        is acknowledged then, when another object handed it out.
         """
-        self._acknowledge_places(self._handed_out.up_to(message.number))
+        if self._is_own(message.consumer):
+            self._acknowledge_places(self._handed_out.up_to(message.number))
         return self.acknowledge(message)
 
     def positions(self) -> PositionVector:

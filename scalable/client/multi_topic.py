@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 import uuid
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -24,13 +25,16 @@ ConsumerKind = TypeVar("ConsumerKind", bound=StreamConsumer | QueueConsumer)
 
 OPENING_AT_ONCE = 16
 LEAVE_SECONDS = 10.0
+NUMBER_BITS = 64
+"""Of a consumer's number: so many tell whose inside it is, and as many which one it is there."""
 
 
 class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKind]):
     """What multi-topic consumers share; each makes the consumers of its topics and hands their messages out.
 
     Each consumer that was opened has a number, which its messages carry: an acknowledgement finds the one
-    that delivered the message, also when the topic was deleted and made again, or left and came back.
+    that delivered the message, also when the topic was deleted and made again, or left and came back. What
+    another object handed out, whose consumers have other numbers, finds none.
     """
 
     def __init__(
@@ -59,7 +63,8 @@ class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKin
         self._gate = asyncio.Semaphore(OPENING_AT_ONCE)
         self._branches: dict[TopicName, Branch[ConsumerKind]] = {}
         self._departing: dict[TopicName, Branch[ConsumerKind]] = {}
-        self._numbers = count(1)
+        self._first_number = secrets.randbits(NUMBER_BITS) << NUMBER_BITS
+        self._numbers = count(self._first_number)
         self._number_of: dict[ConsumerKind, int] = {}
         self._consumers: dict[int, ConsumerKind] = {}
         self._ready: dict[ConsumerKind, None] = {}
@@ -183,6 +188,10 @@ class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKin
         self._prefetch.note(branch, 0)
         if self._departing.get(branch.topic) is branch:
             del self._departing[branch.topic]
+
+    def _is_own(self, number: int) -> bool:
+        """Tell whether a consumer of this number is or was inside this object."""
+        return number >> NUMBER_BITS == self._first_number >> NUMBER_BITS
 
     def _opened(self, branch: Branch[ConsumerKind], consumer: ConsumerKind) -> None:
         number = self._number_of[consumer] = next(self._numbers)

@@ -80,7 +80,7 @@ class QueueConsumer(Receiver[QueueMessage]):
         self._start_position = start
         self._max_deliveries = max_deliveries
         self._rest = _checked_backoff(negative_ack_backoff)
-        self._inbox = QueueInbox(self.topic, max_deliveries=max_deliveries)
+        self._inbox = QueueInbox(self._membership, max_deliveries=max_deliveries)
         self._dead_letters = self._make_dead_letters(url, token, dead_letter_topic)
         self._burying: dict[tuple[int, int], asyncio.Task[None]] = {}
         self._watch = TopologyWatch(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from scalable.client.batches import MessageId
+from scalable.client.membership import Membership
 from scalable.client.places import place_named
 from scalable.client.prefetch import permits_due
 from scalable.domain.names import TopicName
@@ -36,6 +37,8 @@ class QueueMessage:
     """How often the message was delivered to anybody, this time included."""
     incarnation: int
     """Which life of the subscription's position delivered it; a seek begins another one."""
+    subscription_id: int = 0
+    """Which subscription delivered it, one life of its name; 0 from a node of an earlier version."""
 
 
 @dataclass(slots=True)
@@ -142,8 +145,8 @@ class QueueInbox:
     times is one of the `dead_messages` instead.
     """
 
-    def __init__(self, topic: TopicName, *, max_deliveries: int | None = None) -> None:
-        self._topic = topic
+    def __init__(self, membership: Membership, *, max_deliveries: int | None = None) -> None:
+        self._membership = membership
         self._max_deliveries = max_deliveries
         self._turns: deque[int] = deque()
         self._numbers = count(1)
@@ -234,7 +237,7 @@ class QueueInbox:
             for offset in range(first, end):
                 record = records[offset - base]
                 yield QueueMessage(
-                    topic=self._topic,
+                    topic=self._membership.topic,
                     key=record.key,
                     value=record.value,
                     message_id=MessageId(delivery.segment_id, offset, offset - base),
@@ -243,6 +246,7 @@ class QueueInbox:
                     properties=record.properties,
                     deliveries=deliveries,
                     incarnation=delivery.incarnation,
+                    subscription_id=self._membership.subscription_id or 0,
                 )
 
     def next_message(self, now: float) -> QueueMessage | None:
@@ -273,9 +277,18 @@ class QueueInbox:
 
     # Outcomes
 
+    def _segment_of(self, message: QueueMessage) -> QueueSegment | None:
+        """Give where a message came from; None when that is no more, or was never here.
+
+        Places are alike everywhere: a message of another topic or life would stand for one that nobody read.
+        """
+        if self._membership.topic != message.topic or not self._membership.may_be(message.subscription_id):
+            return None
+        return self.segments.get(message.message_id.segment_id)
+
     def acknowledge(self, message: QueueMessage) -> None:
         """Note that a message is processed; in a segment that is no more there is nothing left to do."""
-        segment = self.segments.get(message.message_id.segment_id)
+        segment = self._segment_of(message)
         if segment is not None and message.incarnation >= segment.incarnation:
             offset = message.message_id.offset
             segment.acknowledged.add((message.incarnation, offset))
@@ -285,9 +298,9 @@ class QueueInbox:
 
     def give_back(self, message: QueueMessage, *, delay_ms: int) -> None:
         """Note that a message was not processed and is due again after a delay."""
-        segment = self.segments.get(message.message_id.segment_id)
+        segment = self._segment_of(message)
         offset = message.message_id.offset
-        if segment is None or message.incarnation < segment.incarnation or offset in segment.dead:
+        if segment is None or message.incarnation != segment.incarnation or offset in segment.dead:
             return
         segment.owed_permits += segment.waiting.pop(offset, None) is not None
         segment.returned.setdefault((delay_ms, True), set()).add(offset)
@@ -351,13 +364,14 @@ class QueueInbox:
         if segment is not None:
             segment.sent -= {(incarnation, offset) for first, end in ranges for offset in range(first, end)}
 
-    def on_sought(self, segment_id: int, current: int) -> None:
-        """Note that a seek made acknowledgements of earlier deliveries void."""
+    def on_sought(self, segment_id: int, refused: int, current: int) -> None:
+        """Note that acknowledgements of one life of the position are void, for it has another one."""
         segment = self.segments.get(segment_id)
         if segment is not None:
             if current > segment.incarnation:
                 self._begin_incarnation(segment, current)
-            segment.sent = {(found, offset) for found, offset in segment.sent if found >= current}
+            void = {(found, offset) for found, offset in segment.sent if found < current or found == refused}
+            segment.sent -= void
 
     @property
     def has_unsettled(self) -> bool:

@@ -199,7 +199,7 @@ class QueueLink:
             level = logging.WARNING if frame.segment_id is None else logging.DEBUG
             logger.log(level, "consumer %s: %s", self._consumer, error)
         elif isinstance(error, CursorSought):
-            self._inbox.on_sought(segment.segment_id, error.current)
+            self._inbox.on_sought(segment.segment_id, error.incarnation, error.current)
         else:
             logger.warning("consumer %s, segment %s: %s", self._consumer, segment.segment_id, error)
             self.interruptions += 1  # its attachment ends, and gives back what it held

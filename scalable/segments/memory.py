@@ -201,7 +201,8 @@ class MemorySegments(MemoryClaims):
         with self._lock:
             store = self._store(key)
             start = store.start_offset if position is None else position
-            store.cursors.setdefault(subscription, CursorState(subscription, start, 0, 0))
+            if subscription not in store.cursors:
+                store.cursors[subscription] = CursorState(subscription, start, next(self._lives), 0)
 
     def delete_cursor(self, key: SegmentKey, *, subscription: str) -> None:
         """Remove a cursor; see SegmentPort."""

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from threading import RLock
 
 from scalable.domain.errors import SegmentStoreMissing, SubscriptionNotFound
@@ -11,6 +12,9 @@ from scalable.segments.pending import Pending
 from scalable.segments.port import CursorState, SegmentKey, StoredBatch
 from scalable.wire.batch import NO_SEQUENCE
 from scalable.wire.marks import Mark, flatten
+
+INCARNATIONS_PER_CURSOR = 2**20
+"""So many times a cursor can be sought before its incarnation is the first one of another cursor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,7 @@ class MemoryStores:
     def __init__(self, *, now_ms: Callable[[], int] = _clock_ms) -> None:
         self._now_ms = now_ms
         self._stores: dict[SegmentKey, Store] = {}
+        self._lives = count(INCARNATIONS_PER_CURSOR, INCARNATIONS_PER_CURSOR)
         self._lock = RLock()
 
     def _store(self, key: SegmentKey) -> Store:

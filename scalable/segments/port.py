@@ -97,7 +97,8 @@ class CursorState:
     """A subscription's position in one segment: everything below `position` is acknowledged.
 
     `acknowledged` has the ranges [first, end) that are acknowledged above it, the lowest 1,000; only `cursor`
-    and `cursors` fill it.
+    and `cursors` fill it. `incarnation` is below 2^53 and never that of another cursor, whatever segment and
+    subscription that has or had, those of the same names before included.
     """
 
     subscription: str

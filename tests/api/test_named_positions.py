@@ -43,6 +43,7 @@ from scalable.wire.frames import (
 )
 from tests.api.members import CONSUME, CONTROL
 from tests.api.peers import Peer, ask, rest, socket
+from tests.segments.samples import incarnation_of
 from tests.services.ageing import acknowledge, subscribe
 from tests.topology import append, drive, make_topic, request, topic_name
 
@@ -74,6 +75,11 @@ def topic(live_node: LiveNode) -> TopicView:
 def incarnation() -> int:
     """The incarnation of the topic."""
     return topics.get_topic(name=topic_name("orders")).incarnation
+
+
+def life_of_queue() -> int:
+    """The incarnation of the queue's cursor on segment 0."""
+    return incarnation_of(segment_port(), SegmentKey(incarnation(), 0), "q")
 
 
 async def checkpoint_at(position: int) -> CheckpointBody:
@@ -211,9 +217,9 @@ async def queue_ack(node: LiveNode, position: int) -> str:
     """A queue consumer acknowledges the message below."""
     async with socket(node, QUEUE, consumer="a") as peer:
         await peer.expect(Welcome)
-        return told(
-            await answer(peer, QueueAck(segment_id=0, incarnation=0, ranges=[(position - 1, position)]))
-        )
+        life = await ask(life_of_queue)
+        frame = QueueAck(segment_id=0, incarnation=life, ranges=[(position - 1, position)])
+        return told(await answer(peer, frame))
 
 
 async def renew(node: LiveNode, position: int) -> str:

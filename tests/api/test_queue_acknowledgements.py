@@ -3,15 +3,20 @@
 import asyncio
 import threading
 
+import pytest
 from django.db import connection, transaction
 
 from launch.sandbox import LiveNode
 from scalable.api.sockets.queue import MAX_WAITING_RANGES
+from scalable.domain.subscriptions import SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.wire.frames import MAX_RANGES, QueueAck
+from scalable.services import subscriptions, topics
+from scalable.services.topics import TopicView
+from scalable.wire.frames import MAX_RANGES, ErrorFrame, QueueAck
 from tests.api.peers import any_keys, ask, batch
 from tests.api.queues import make_queue, publish, queue_peer
+from tests.topology import ACTOR
 
 NEVER_MS = 3_600_000
 
@@ -40,6 +45,37 @@ async def test_more_acknowledgements_than_may_wait_are_written_one_after_the_oth
     state = await ask(segment_port().cursor, key, subscription="q")
     assert state is not None
     assert state.position == 2 * MAX_RANGES
+
+
+@pytest.mark.parametrize("what", ["topic", "subscription"])
+async def test_what_a_former_life_of_a_name_delivered_is_refused_and_stays_unread(
+    live_node: LiveNode, what: str
+) -> None:
+    topic = await ask(make_queue)
+    async with queue_peer(live_node, "a") as a:
+        await publish(topic, batch(any_keys(3)))
+        await a.attach(ack_timeout_ms=NEVER_MS)
+        former = await a.take(3)
+    topic = await ask(made_anew, topic, what)
+    async with queue_peer(live_node, "a") as a:
+        if what == "topic":
+            await publish(topic, batch(any_keys(3)))
+        life = former[0].incarnation
+        await a.peer.send(QueueAck(segment_id=0, incarnation=life, ranges=[(0, 3)]))
+        refused = await a.wait_for(ErrorFrame)
+        assert (refused.code, refused.segment_id) == ("cursor_sought", 0)
+        await a.attach(ack_timeout_ms=NEVER_MS)
+        assert len(await a.take(3)) == 3
+
+
+def made_anew(topic: TopicView, what: str) -> TopicView:
+    """Delete the topic or its subscription, and make it again."""
+    if what == "topic":
+        topics.delete_topic(name=topic.name, actor=ACTOR, force=True)
+        return make_queue()
+    subscriptions.delete_subscription(name=topic.name, subscription="q")
+    subscriptions.create_subscription(name=topic.name, subscription="q", kind=SubscriptionType.QUEUE)
+    return topic
 
 
 def lock_cursors(locked: threading.Event, done: threading.Event) -> None:

@@ -156,6 +156,32 @@ async def test_one_acknowledgement_covers_what_came_before_of_every_topic(
             await consumer.receive(timeout_seconds=0.5)
 
 
+@pytest.mark.parametrize("make_consumer", [stream, queue])
+async def test_what_another_consumer_handed_out_is_not_acknowledged_here(
+    live_node: LiveNode, admin: Admin, space: str, make_consumer: Callable[..., Any]
+) -> None:
+    """The first of another object may have been of another topic than the first of this one."""
+    topics = [make(admin, space, name) for name in ("one", "two", "three")]
+    for topic in topics:
+        await send(live_node, topic, "a", "b")
+    async with make_consumer(live_node, space) as former:
+        late = await take(former, 6)
+    async with make_consumer(live_node, space) as consumer:
+        held = await take(consumer, 6)  # and not processed
+        for message in late:
+            assert not acknowledge_with_all_before(consumer, message)
+            assert not consumer.acknowledge(message)
+        await consumer.flush()
+    for topic in topics:
+        assert admin.subscription(topic, consumer.subscription)["msgBacklog"] == 2
+    assert told(held) == told(late)
+
+
+def acknowledge_with_all_before(consumer: Any, message: Any) -> bool:
+    several = isinstance(consumer, MultiTopicStreamConsumer)
+    return bool((consumer.acknowledge_cumulative if several else consumer.negative_acknowledge)(message))
+
+
 async def test_a_topic_that_cannot_be_subscribed_to_is_tried_again(
     live_node: LiveNode, admin: Admin, space: str
 ) -> None:

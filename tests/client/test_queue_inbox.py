@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalable.client.membership import Membership
 from scalable.client.queue_inbox import SEGMENTS_PER_SOCKET, QueueInbox, QueueMessage
 from scalable.domain.names import TopicName
 from scalable.wire.batch import Record, encode_batch
@@ -23,8 +24,10 @@ TOPIC = TopicName("public", "default", "t")
 LEASE_SECONDS = 40.0
 
 
-def inbox_of(*segment_ids: int, max_deliveries: int | None = None) -> QueueInbox:
-    inbox = QueueInbox(TOPIC, max_deliveries=max_deliveries)
+def inbox_of(
+    *segment_ids: int, max_deliveries: int | None = None, topic: TopicName = TOPIC, subscription_id: int = 5
+) -> QueueInbox:
+    inbox = QueueInbox(Membership("c", topic, "s", 1, subscription_id), max_deliveries=max_deliveries)
     inbox.lease_seconds = LEASE_SECONDS
     inbox.set_segments(segment_ids)
     return inbox
@@ -214,12 +217,52 @@ def test_a_seek_voids_what_came_before_it() -> None:
     outcomes(inbox)
     inbox.deliver(delivery((0, 2, 1), incarnation=2), since=0.0)
     inbox.acknowledge(second)
-    inbox.on_sought(0, current=2)
+    inbox.on_sought(0, refused=1, current=2)
     assert not inbox.has_unsettled
     again = take(inbox)
     assert [(m.message_id.offset, m.incarnation) for m in again] == [(0, 2), (1, 2)]
     inbox.acknowledge(again[0])
     assert outcomes(inbox) == [QueueAck(segment_id=0, incarnation=2, ranges=[(0, 1)])]
+
+
+@pytest.mark.parametrize("incarnation", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("name", "subscription_id"), [("u", 5), ("t", 6)], ids=["another topic", "another subscription"]
+)
+def test_a_message_of_another_topic_or_subscription_stands_for_none_here(
+    name: str, subscription_id: int, incarnation: int
+) -> None:
+    topic = TopicName("public", "default", name)
+    inbox, other = inbox_of(0), inbox_of(0, topic=topic, subscription_id=subscription_id)
+    inbox.deliver(delivery((0, 2, 1), incarnation=2), since=0.0)
+    assert inbox.next_message(0.0) is not None
+    other.deliver(delivery((0, 2, 1), incarnation=incarnation), since=0.0)
+    for foreign in take(other):
+        inbox.acknowledge(foreign)
+        inbox.give_back(foreign, delay_ms=0)
+    assert outcomes(inbox) == []
+    assert offsets(take(inbox)) == [1]
+
+
+def test_a_message_of_a_former_consumer_of_the_subscription_is_acknowledged_but_not_given_back() -> None:
+    former, inbox = inbox_of(0), inbox_of(0)
+    former.deliver(delivery((0, 2, 1)), since=0.0)
+    first, second = take(former)
+    inbox.acknowledge(first)
+    inbox.give_back(second, delay_ms=0)
+    assert outcomes(inbox) == [QueueAck(segment_id=0, incarnation=1, ranges=[(0, 1)])]
+
+
+def test_what_was_refused_is_not_waited_for_though_its_number_is_higher() -> None:
+    """A node of an earlier version tells no subscription, so the server alone can tell another one's."""
+    inbox, other = inbox_of(0, subscription_id=0), inbox_of(0, subscription_id=0)
+    inbox.deliver(delivery((0, 2, 1), incarnation=1), since=0.0)
+    other.deliver(delivery((0, 1, 1), incarnation=9), since=0.0)
+    for message in (take(inbox)[0], *take(other)):
+        inbox.acknowledge(message)
+    outcomes(inbox)
+    inbox.on_sought(0, refused=9, current=1)
+    assert inbox.segments[0].sent == {(1, 0)}
 
 
 def test_a_pruned_segment_is_forgotten_with_all_that_concerns_it() -> None:
@@ -260,7 +303,7 @@ def test_an_unknown_segment_is_ignored(now: float) -> None:
     inbox = inbox_of(0)
     inbox.deliver(delivery((0, 1, 1), segment_id=9), now)
     inbox.on_acked(9, 1, [(0, 1)])
-    inbox.on_sought(9, current=4)
+    inbox.on_sought(9, refused=1, current=4)
     assert inbox.waiting_count == 0
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scalable.domain.errors import CursorSought
 from scalable.segments.port import SegmentKey, SegmentPort
 from scalable.wire.batch import decode_header
-from tests.segments.samples import batch, delayed, new_store
+from tests.segments.samples import batch, delayed, incarnation_of, new_store
 
 HOUR = 3600.0
 SESSIONS = st.sampled_from(["x", "y", "z"])
@@ -36,8 +36,11 @@ class ClaimModel:
     port: SegmentPort
     key: SegmentKey
     messages: list[Message] = field(default_factory=list)
-    incarnation: int = 0
+    incarnation: int = field(init=False)
     frontier: int = 0
+
+    def __post_init__(self) -> None:
+        self.incarnation = incarnation_of(self.port, self.key)
 
     @property
     def unacknowledged(self) -> list[int]:

@@ -18,7 +18,7 @@ from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments.port import ClaimResult, SegmentKey, SegmentPort
 from scalable.wire.batch import decode_batch
 from tests.segments.claim_model import HOUR, check_claims
-from tests.segments.samples import batch, delayed, fresh_key, in_threads, new_store
+from tests.segments.samples import batch, delayed, fresh_key, in_threads, incarnation_of, new_store
 
 
 def claim(
@@ -167,9 +167,10 @@ class ClaimSuite:
                 port.acknowledge_ranges(key, subscription="s", generation=2, ranges=[(0, 1), wrong])
         with pytest.raises(SubscriptionNotFound):
             port.acknowledge_ranges(key, subscription="other", generation=None, ranges=[(0, 1)])
+        life = incarnation_of(port, key)
         port.seek(key, subscription="s", position=0)
         with pytest.raises(CursorSought):
-            port.acknowledge_ranges(key, subscription="s", generation=2, ranges=[(0, 1)], incarnation=0)
+            port.acknowledge_ranges(key, subscription="s", generation=2, ranges=[(0, 1)], incarnation=life)
         assert port.cursors(key)[0].position == 0
         assert port.cursors(key)[0].acknowledged == ()
 

@@ -10,10 +10,12 @@ from scalable.domain.errors import (
     PositionInvalid,
     SubscriptionNotFound,
 )
-from scalable.segments.port import CursorState, SegmentKey, SegmentPort
+from scalable.domain.keyspace import FULL_RANGE
+from scalable.segments.port import CursorState, NewStore, SegmentKey, SegmentPort
 from tests.segments.samples import (
     batch,
     in_threads,
+    incarnation_of,
     new_store,
 )
 
@@ -33,7 +35,8 @@ class CursorSuite:
             for position in (3, 3, 1, 10, 0)
         ]
         assert positions == [3, 3, 3, 10, 10]
-        assert port.cursor(key, subscription="s") == CursorState("s", 10, 0, 0)
+        life = incarnation_of(port, key)
+        assert port.cursor(key, subscription="s") == CursorState("s", 10, life, 0)
 
     def test_acknowledgements_of_another_generation_are_refused_by_name(self, port: SegmentPort) -> None:
         key = self._ready(port)
@@ -68,17 +71,48 @@ class CursorSuite:
 
     def test_a_seek_goes_both_ways_and_refuses_earlier_acknowledgements(self, port: SegmentPort) -> None:
         key = self._ready(port)
-        port.acknowledge(key, subscription="s", generation=0, position=8, incarnation=0)
-        assert port.seek(key, subscription="s", position=2) == CursorState("s", 2, 1, 0)
+        life = incarnation_of(port, key)
+        port.acknowledge(key, subscription="s", generation=0, position=8, incarnation=life)
+        assert port.seek(key, subscription="s", position=2) == CursorState("s", 2, life + 1, 0)
         with pytest.raises(CursorSought) as caught:
-            port.acknowledge(key, subscription="s", generation=0, position=9, incarnation=0)
-        assert caught.value.current == 1
-        assert port.acknowledge(key, subscription="s", generation=0, position=3, incarnation=1).position == 3
+            port.acknowledge(key, subscription="s", generation=0, position=9, incarnation=life)
+        assert caught.value.current == life + 1
+        state = port.acknowledge(key, subscription="s", generation=0, position=3, incarnation=life + 1)
+        assert state.position == 3
         assert port.seek(key, subscription="s", position=10).position == 10
         port.trim(key, before_offset=10, max_batches=1)
         for position in (9, 11):
             with pytest.raises(PositionInvalid):
                 port.seek(key, subscription="s", position=position)
+
+    def test_no_cursor_takes_what_another_delivered_nor_one_of_its_name_before(
+        self, port: SegmentPort
+    ) -> None:
+        key = self._ready(port)
+        sibling, child = SegmentKey(key.incarnation, 1), SegmentKey(key.incarnation, 2)
+        port.create(sibling, hash_range=FULL_RANGE, subscriptions=["s", "t"], fence=None)
+        port.create_all(incarnation=key.incarnation, stores=[NewStore(2, FULL_RANGE, ["s", "t"])])
+        lives = [each.incarnation for store in (sibling, child) for each in port.cursors(store)]
+        for again in (self._made_again, self._made_again_with_its_store):
+            lives += [incarnation_of(port, key), port.seek(key, subscription="s", position=0).incarnation]
+            again(port, key)
+            for incarnation in lives:
+                with pytest.raises(CursorSought):
+                    acknowledge_all(port, key, incarnation)
+            assert port.backlog(key, subscription="s") == 10
+            assert 0 < incarnation_of(port, key) < 2**53
+        lives.append(incarnation_of(port, key))
+        assert len(lives) == len(set(lives))
+        acknowledge_all(port, key, lives[-1])
+
+    def _made_again(self, port: SegmentPort, key: SegmentKey) -> None:
+        port.delete_cursor(key, subscription="s")
+        port.create_cursor(key, subscription="s", position=None)
+
+    def _made_again_with_its_store(self, port: SegmentPort, key: SegmentKey) -> None:
+        port.delete_all(incarnation=key.incarnation, segment_ids=[key.segment_id])
+        port.create_all(incarnation=key.incarnation, stores=[NewStore(key.segment_id, FULL_RANGE, ["s"])])
+        port.append(key, [batch(0, 10)], producer="p")
 
     def test_cursors_begin_where_told_and_are_removed(self, port: SegmentPort) -> None:
         key = self._ready(port)
@@ -121,3 +155,7 @@ class CursorSuite:
         final = port.cursor(key, subscription="s")
         assert final is not None
         assert final.position == seen == max(reached)
+
+
+def acknowledge_all(port: SegmentPort, key: SegmentKey, incarnation: int) -> None:
+    port.acknowledge_ranges(key, subscription="s", generation=None, ranges=[(0, 10)], incarnation=incarnation)

@@ -30,6 +30,13 @@ def new_store(port: SegmentPort, *subscriptions: str) -> SegmentKey:
     return key
 
 
+def incarnation_of(port: SegmentPort, key: SegmentKey, subscription: str = "s") -> int:
+    """Give the incarnation of a cursor."""
+    cursor = port.cursor(key, subscription=subscription)
+    assert cursor is not None
+    return cursor.incarnation
+
+
 def remove_samples(port: SegmentPort) -> None:
     """Delete the stores whose keys `fresh_key` gave."""
     known = port.keys()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 
@@ -11,6 +11,7 @@ from scalable.domain.errors import (
     CursorSought,
     PositionInvalid,
     SegmentNotFound,
+    SegmentStoreMissing,
     SubscriptionNotFound,
     TopicDeleted,
 )
@@ -23,6 +24,7 @@ from scalable.services.positions import AtTime
 from scalable.services.topics import TopicView
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.batch import Record, decode_batch, encode_batch
+from tests.segments.samples import incarnation_of
 from tests.topology import ACTOR, append, append_everywhere, drive, layout_of, make_topic, request
 
 pytestmark = pytest.mark.django_db
@@ -57,14 +59,21 @@ class Worker:
             lease_seconds=lease_seconds,
         )
 
-    def acknowledge(self, *offsets: int, segment_id: int = 0, incarnation: int = 0) -> None:
-        """Acknowledge single messages."""
+    def acknowledge(self, *offsets: int, segment_id: int = 0, incarnation: int | None = None) -> None:
+        """Acknowledge single messages, in the cursor's present life if nothing else is said."""
         queues.acknowledge(
             subscription=self.subscription,
             segment_id=segment_id,
-            incarnation=incarnation,
+            incarnation=self.life_of(segment_id) if incarnation is None else incarnation,
             ranges=[(offset, offset + 1) for offset in offsets],
         )
+
+    def life_of(self, segment_id: int) -> int:
+        """Give the incarnation of a segment's cursor; 0 when there is none."""
+        with suppress(SegmentStoreMissing):
+            key = SegmentKey(self.topic.incarnation, segment_id)
+            return incarnation_of(segment_port(), key, self.subscription.name)
+        return 0
 
     def give_back(self, *offsets: int, **options: float | bool) -> None:
         """Give single messages back, or all."""
@@ -246,6 +255,28 @@ def test_a_seek_back_delivers_again_and_voids_earlier_acknowledgements(port: Seg
         worker.acknowledge(0, incarnation=before.incarnation)
     worker.acknowledge(0, 1, 2, incarnation=again.incarnation)
     assert worker.claim().drained
+
+
+@pytest.mark.parametrize("what", ["topic", "subscription"])
+def test_a_name_that_was_made_anew_takes_no_acknowledgement_of_its_former_life(
+    port: SegmentPort, what: str
+) -> None:
+    topic = make_topic(segments=2)
+    append_everywhere(topic, "former")
+    former = Worker(topic, queue_of(topic))
+    claimed = [former.claim(segment_id).incarnation for segment_id in (0, 1)]
+    if what == "topic":
+        topics.delete_topic(name=topic.name, actor=ACTOR)
+        topic = make_topic(segments=2)
+        append_everywhere(topic, "later")
+    else:
+        subscriptions.delete_subscription(name=topic.name, subscription="q")
+    worker = Worker(topic, queue_of(topic))
+    for segment_id in (0, 1):
+        for incarnation in claimed:
+            with pytest.raises(CursorSought):
+                worker.acknowledge(0, segment_id=segment_id, incarnation=incarnation)
+        assert offsets(worker.claim(segment_id)) == [0]
 
 
 @pytest.mark.django_db(transaction=True)

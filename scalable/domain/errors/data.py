@@ -210,10 +210,10 @@ class CheckpointSuperseded(ScalableError):
 
 
 class CursorSought(ScalableError):
-    """A seek moved the cursor of {subscription} on segment {segment_id} to the incarnation {current}."""
+    """The cursor of {subscription} on segment {segment_id} is of incarnation {current}, not {incarnation}."""
 
     code = "cursor_sought"
-    hint_template = "Read again from the cursor's position; nothing was acknowledged."
+    hint_template = "It was sought or made anew: read again from its position; nothing was acknowledged."
     segment_id: int
     subscription: str
     incarnation: int
