@@ -225,6 +225,8 @@ def test(argv: Sequence[str]) -> NoReturn:
     if is_fast:
         arguments = ["-m", "not slow and not spark and not browser", *FAST_TESTS, *arguments]
     os.environ.pop("DJANGO_SETTINGS_MODULE", None)
+    # Tests start many hundred processes, each of which would compile the product for itself.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     _become("pytest", arguments)
 
 
