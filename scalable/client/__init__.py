@@ -5,7 +5,7 @@ from scalable.client.async_admin import AsyncAdmin
 from scalable.client.batches import BatchLimits, MessageId
 from scalable.client.checkpoint_consumer import CheckpointConsumer
 from scalable.client.connection import ConnectionLost, Endpoint, FrameOverLimit
-from scalable.client.consumer import StreamConsumer
+from scalable.client.consumer import Positions, StreamConsumer
 from scalable.client.inbox import Message
 from scalable.client.key_shared_consumer import KeySharedConsumer
 from scalable.client.multi_queue_consumer import MultiTopicQueueConsumer, MultiTopicQueueMessage
@@ -50,6 +50,7 @@ __all__ = [
     "NamespaceWatch",
     "NegativeAckBackoff",
     "PositionVector",
+    "Positions",
     "Producer",
     "QueueConsumer",
     "QueueMessage",

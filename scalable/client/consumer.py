@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from scalable.client.connection import Connection, Urls
 from scalable.client.inbox import Message
@@ -11,6 +11,20 @@ from scalable.client.prefetch import Prefetch
 from scalable.client.starts import Start, registration
 from scalable.domain.names import TopicName
 from scalable.wire.frames import Register, Released
+
+
+class Positions(dict[int, int]):
+    """By segment the position behind the last message that was received, as `positions` gives it.
+
+    Each counts for the ownership under which it was received: after a seek its messages are in process anew.
+    What is made of this (a copy, JSON) is a mapping as any other and counts for every ownership.
+    """
+
+    def __init__(self, owned: Iterable[tuple[int, int, int]]) -> None:
+        """Take (segment, generation, position) of each."""
+        self.generations: dict[int, int] = {}
+        for segment_id, generation, position in owned:
+            self[segment_id], self.generations[segment_id] = position, generation
 
 
 class StreamConsumer(Member):
@@ -48,14 +62,18 @@ class StreamConsumer(Member):
         self._wake_links()
         return known
 
-    def positions(self) -> dict[int, int]:
+    def positions(self) -> Positions:
         """Give, by segment, the position behind the last message that was received here."""
-        return self._inbox.positions()
+        return Positions(self._owned_positions())
 
     def acknowledge_positions(self, positions: Mapping[int, int]) -> None:
-        """Acknowledge everything below a position in each segment; segments of other owners are left out."""
+        """Acknowledge everything below a position in each segment; segments of other owners are left out.
+
+        Of a vector that `positions` gave also those that were sought since.
+        """
+        generations = positions.generations if isinstance(positions, Positions) else {}
         for segment_id, position in positions.items():
-            self._inbox.acknowledge(segment_id, position)
+            self._inbox.acknowledge(segment_id, position, generation=generations.get(segment_id))
         self._wake_links()
 
     def _owned_positions(self) -> list[tuple[int, int, int]]:

@@ -12,7 +12,7 @@ from typing import Any, Generic, Self, TypeVar
 from scalable.client.batches import MessageId
 from scalable.client.checkpoint_consumer import CheckpointConsumer
 from scalable.client.connection import ConnectionLost, Urls
-from scalable.client.consumer import StreamConsumer
+from scalable.client.consumer import Positions, StreamConsumer
 from scalable.client.inbox import Message
 from scalable.client.key_shared_consumer import KeySharedConsumer
 from scalable.client.member import Member
@@ -208,7 +208,7 @@ class SyncStreamConsumer(_SyncMember):
         """Acknowledge a message and all before it in its segment; False when another owns the segment."""
         return self._loop.run(self._consumer.acknowledge, message)
 
-    def positions(self) -> dict[int, int]:
+    def positions(self) -> Positions:
         """Give, by segment, the position behind the last message that was received here."""
         return self._loop.run(self._consumer.positions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections import Counter
 
 import pytest
@@ -45,6 +46,25 @@ async def test_a_seek_back_gives_everything_again_to_those_who_are_there(
     assert Counter(each.value for each in again) == Counter(each.value for each in first)
     of_key = [int(each.value) for each in again if each.key == "key-3"]
     assert of_key == sorted(of_key)
+
+
+async def test_a_vector_from_before_a_seek_back_covers_nothing_of_what_is_in_process_again(
+    live_node: LiveNode, topic: str, admin: Admin
+) -> None:
+    await fill(live_node, topic, 0, 20)
+    async with member(live_node, topic, "a") as consumer:
+        await read(consumer, 20)
+        before = consumer.positions()
+        await until_backlog(admin, topic, 0)
+        await asyncio.to_thread(admin.seek, topic, "group", 0)
+        await read(consumer, 10, acknowledge=False)
+        for kept in (before, pickle.loads(pickle.dumps(before))):
+            consumer.acknowledge_positions(kept)
+        await consumer.flush()
+        await until_backlog(admin, topic, 20)
+        consumer.acknowledge_positions(consumer.positions())
+        await consumer.flush()
+        await until_backlog(admin, topic, 10)
 
 
 async def test_a_seek_forward_leaves_out_what_was_not_received(
