@@ -138,6 +138,7 @@ def _find(
     validate_part(subscription, "subscription")
     found = store.find(_living(name, incarnation), subscription)
     if found is None or subscription_id not in {None, found.subscription_id}:
+        _living(name, incarnation)  # it may have gone with its topic, just now
         raise SubscriptionNotFound(subscription=subscription)
     return found
 

@@ -80,7 +80,8 @@ class ControllerSocket(FollowingSocket):
         self.consumer = validate_part(hello.consumer or "", "consumer")
         self._known_incarnation = hello.incarnation
         self._known_subscription_id = hello.joined_subscription_id
-        self._handler = self.keep(self._handle_frames())
+        self.incarnation = hello.incarnation or 0
+        self._handler = self.keep(self.unless_gone(self._handle_frames()))
         self.welcome()
 
     async def frame_received(self, frame: Frame) -> None:
@@ -145,6 +146,7 @@ class ControllerSocket(FollowingSocket):
         led = await node.leader.lead(self.topic, node_id=node.id)
         if self._known_incarnation not in {None, led.leader.incarnation}:
             raise TopicDeleted(topic=str(self.topic))
+        self.incarnation = led.leader.incarnation
         subscription = await self._join(led, frame)
         key = (subscription.subscription_id, self.consumer)
         register = partial(self._write_registration, led, subscription)
@@ -152,7 +154,6 @@ class ControllerSocket(FollowingSocket):
         self._led, self._subscription = led, subscription
         if former is not None:
             former.fail(SessionSuperseded(consumer=self.consumer))
-        self.incarnation = led.leader.incarnation
         self.spawn(self._follow_assignment(led, subscription))
 
     async def _join(self, led: Led, frame: Register) -> SubscriptionView:
