@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 from django.contrib.auth import get_user_model
 from playwright.async_api import Browser, Page, async_playwright
 
@@ -32,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "tests/browser/" not in item.path.as_posix():
             continue
         item.add_marker(pytest.mark.browser)
+        item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)  # the browser's own loop
         if CHROMIUM is None:
             item.add_marker(pytest.mark.skip(reason="no Chromium found: install it (apt install chromium)"))
 
@@ -85,9 +87,9 @@ class Console:
         return self.call("GET", f"scalable/public/default/{name}")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session", scope="session")
 async def browser() -> AsyncIterator[Browser]:
-    """Start Chromium."""
+    """Start Chromium, once for all tests: each has a context of its own."""
     async with async_playwright() as playwright:
         running = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         yield running
@@ -100,7 +102,7 @@ def administrator(transactional_db: None) -> None:
     get_user_model().objects.create_superuser("admin", password=PASSWORD)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def console(administrator: None, live_node: LiveNode, browser: Browser) -> AsyncIterator[Console]:
     """Open an empty page; whatever the page's scripts complain about fails the test."""
     page = await browser.new_page(viewport={"width": 1400, "height": 1000})
@@ -109,6 +111,8 @@ async def console(administrator: None, live_node: LiveNode, browser: Browser) ->
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("console", lambda line: errors.append(line.text) if "Content Security" in line.text else None)
     yield Console(page, live_node, errors)
+    for context in browser.contexts:
+        await context.close()
     assert errors == []
 
 
