@@ -42,6 +42,8 @@ from scalable.wire.frames import (
 )
 
 DEFAULT_PREFETCH_MESSAGES = 1_000
+LEAVE_SECONDS = 5.0
+"""How long the leave may take, in addition to what is made durable before it."""
 
 
 class Member(Receiver[Message]):
@@ -103,8 +105,9 @@ class Member(Receiver[Message]):
         """Register and wait for the first assignment.
 
         Raises TopicNotFound, SubscriptionTypeMismatch, Unauthenticated, Forbidden, ConnectionLost,
-        TimeoutError.
+        TimeoutError; RuntimeError for a second start.
         """
+        self._begin()
         self._task = asyncio.create_task(self._control(), name=f"consumer {self.name}")
         try:
             async with self._backoff.within(timeout_seconds):
@@ -119,18 +122,33 @@ class Member(Receiver[Message]):
             await self._changed.wait()
 
     async def close(self, timeout_seconds: float = 10.0) -> None:
-        """Make durable what is done and leave the subscription, so that others take over at once."""
+        """Make durable what is done and leave the subscription, so that others take over at once.
+
+        What is not durable within that time is delivered again; it leaves all the same, which may take a
+        little longer.
+        """
         try:
             if self._failure is None and self._task is not None:
-                async with asyncio.timeout(timeout_seconds):
-                    await self._finish()
-                    self._leaving = True
-                    self._pulse()
-                    await asyncio.wait([self._task])
-        except (TimeoutError, ConnectionLost, SubscriptionNotFound) as error:
+                await self._finish_within(timeout_seconds)
+                await self._leave(self._task, min(timeout_seconds, LEAVE_SECONDS))
+        except (ConnectionLost, SubscriptionNotFound) as error:
             logger.info("consumer %s left without goodbye: %s", self.name, error)
         finally:
             await self._stop()
+
+    async def _finish_within(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._finish()
+        except TimeoutError:  # answers may stand behind megabytes of deliveries, but not the leave
+            logger.info("consumer %s: not all that is done became durable", self.name)
+
+    async def _leave(self, session: asyncio.Task[None], seconds: float) -> None:
+        self._leaving = True
+        self._pulse()
+        _, waiting = await asyncio.wait([session], timeout=seconds)
+        if waiting:
+            logger.info("consumer %s left without an answer", self.name)
 
     async def _stop(self) -> None:
         self._leaving = True

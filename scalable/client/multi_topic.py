@@ -118,8 +118,10 @@ class MultiTopicReceiver(Receiver[MessageKind], Generic[MessageKind, ConsumerKin
     async def start(self, timeout_seconds: float = 30.0) -> None:
         """Find the topics, and wait until each was subscribed to or failed for the first time.
 
-        Raises NamespaceNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError.
+        Raises NamespaceNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError; RuntimeError for a
+        second start.
         """
+        self._begin()
         try:
             async with self._watch.backoff.within(timeout_seconds):
                 await self._watch.start(timeout_seconds)

@@ -28,6 +28,7 @@ from scalable.client.connection import (
 from scalable.client.outbox import Outbox, Settled
 from scalable.client.outgoing import MessageOptions, Numbering, codec_of, make_entry
 from scalable.client.room import Room
+from scalable.client.starting import require_new
 from scalable.client.topology import Topology, TopologyWatch, with_successors
 from scalable.domain.errors import (
     PermitsExceeded,
@@ -95,10 +96,9 @@ class Producer:
         self._unsent_turns = 0
         self._task: asyncio.Task[None] | None = None
         self._welcomed: asyncio.Future[None] | None = None
-        self._closing = False
+        self._closing = self._abandoned = False
         self._failure: Exception | None = None
         self._goodbye = ConnectionLost(1000, "the producer was closed")
-        self._abandoned = False
 
     @property
     def topology(self) -> Topology | None:
@@ -128,6 +128,7 @@ class Producer:
 
     async def start(self, timeout_seconds: float = 30.0) -> None:
         """Connect; raises TopicNotFound, Unauthenticated, Forbidden, ConnectionLost, TimeoutError."""
+        require_new("producer", started=self._task is not None, ended=self._closing)
         await self._watch.start(timeout_seconds)
         self._welcomed = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._run(), name=f"producer {self.name}")

@@ -109,8 +109,9 @@ class QueueConsumer(Receiver[QueueMessage]):
         """Create the subscription if it is new, and connect.
 
         Raises TopicNotFound, SubscriptionTypeMismatch, Unauthenticated, Forbidden, ConnectionLost,
-        TimeoutError.
+        TimeoutError; RuntimeError after its end.
         """
+        self._require_open()
         try:
             async with self._backoff.within(timeout_seconds, self._watch.backoff):
                 await self._watch.start(timeout_seconds)

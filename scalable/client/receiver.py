@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from scalable.client.connection import ConnectionLost
+from scalable.client.starting import require_new
 
 MessageKind = TypeVar("MessageKind")
 
@@ -20,6 +21,7 @@ class Receiver(ABC, Generic[MessageKind]):
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         self._leaving = False
+        self._started = False
         self.on_change: Callable[[], None] | None = None
         """Called in the event loop whenever there may be a message, or the consumer ended.
 
@@ -38,6 +40,15 @@ class Receiver(ABC, Generic[MessageKind]):
     @abstractmethod
     def _next_message(self) -> MessageKind | None:
         """Hand out a message that waits, or None."""
+
+    def _begin(self) -> None:
+        """Note that this consumer starts; raises RuntimeError when it did already, or has ended."""
+        self._require_open()
+        require_new("consumer", started=self._started)
+        self._started = True
+
+    def _require_open(self) -> None:
+        require_new("consumer", ended=self._leaving or self._failure is not None)
 
     async def __aenter__(self) -> Self:
         await self.start()
