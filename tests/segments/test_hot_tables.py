@@ -5,6 +5,7 @@ bench.hot_tables` measures time.
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from scalable.domain.keyspace import FULL_RANGE
 from scalable.segments import statements
 from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.port import SegmentKey
+from scalable.segments.schema import SQL
 from tests.segments.samples import batch, fresh_key
 
 SECONDS = 30
@@ -29,6 +31,7 @@ SELECT (SELECT array_agg((c.ctid, c.xmin)::text) FROM segment_cursor c WHERE c.l
     || (l.ctid, l.xmin)::text
 FROM segment_log l WHERE l.incarnation = %s
 """
+SET_FOR = re.compile(r"ALTER FUNCTION (\w+) SET enable_seqscan = off")
 TABLES = ("log", "batch", "mark", "cursor", "position", "pending")
 
 
@@ -162,6 +165,18 @@ def test_appends_and_acknowledgements_cost_the_same_however_many_came_before(
         load.step()
     old = load.pages()
     assert {name: pages for name, pages in old.items() if pages > young[name] + 12} == {}
+
+
+def test_a_function_that_was_replaced_has_what_was_set_for_it(embedded_port: EmbeddedSegments) -> None:
+    """`CREATE OR REPLACE` forgets the settings."""
+    demanded = {name for path in SQL.glob("*.sql") for name in SET_FOR.findall(path.read_text())}
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT proname FROM pg_proc WHERE proname = ANY(%s) AND 'enable_seqscan=off' = ANY(proconfig)",
+            [list(demanded)],
+        )
+        assert {name for (name,) in cursor.fetchall()} == demanded
+    assert "segment_claim" in demanded
 
 
 def test_appends_and_acknowledgements_update_no_row(embedded_port: EmbeddedSegments) -> None:
