@@ -23,6 +23,7 @@ from scalable import settings
 from spark.withheld import WITHHELD
 from tests.launch.test_instance import Launched
 from tests.launch.test_tls import LOCAL, Authority
+from tests.processes import Sandbox
 from tests.tidy.test_settings import reads
 
 PUBLIC = ("https://one.example.com", "https://two.example.com")
@@ -175,8 +176,9 @@ def two_free_ports() -> int:
 
 @pytest.mark.parametrize("taken", [0, 1])
 def test_a_port_that_others_know_is_not_exchanged_for_another(
-    taken: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sandbox: Sandbox, taken: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """The servers that the environment names run."""
     port = two_free_ports()
     urls = ("--url", PUBLIC[0], "--url", PUBLIC[1])
     with socket.create_server(("127.0.0.1", port + taken)):
