@@ -104,6 +104,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
             super().handle_parser_exception()
 
     def send_receive_event_to_app(self) -> None:
+        self._begin_message()
         if self.curr_msg_data_type == "text" and not self.close_sent and not _is_text(self.frames):
             self.frames.clear()
             self._fail(CloseCode.INVALID_DATA, "invalid UTF-8")
@@ -127,10 +128,14 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         if self.frames or self.conn.reader.buffer:
             self._message_bytes += len(data)
             if self._late is None:
-                self._message_since = self.loop.time()
+                self._begin_message()
                 self._check_clock()
         elif self._late is not None:
             self._stop_clock()
+
+    def _begin_message(self) -> None:
+        """What came before does not count for the message that comes next."""
+        self._message_bytes, self._message_since = 0, self.loop.time()
 
     def _check_clock(self) -> None:
         """End a message that takes too long; the time in which nothing is read does not count."""
@@ -146,9 +151,10 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         if self._late is not None:
             self._late.cancel()
             self._late = None
-        self._message_bytes = 0
 
     def _is_one_too_many(self) -> bool:
+        if not self.frames:
+            self._begin_message()
         now = self.loop.time()
         if now - self._controls_since >= 1:
             self._controls, self._controls_since = 0, now

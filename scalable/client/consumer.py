@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, Self
 
 from scalable.client.connection import Connection, Urls
 from scalable.client.inbox import Message
@@ -17,14 +18,38 @@ class Positions(dict[int, int]):
     """By segment the position behind the last message that was received, as `positions` gives it.
 
     Each counts for the ownership under which it was received: after a seek its messages are in process anew.
-    What is made of this (a copy, JSON) is a mapping as any other and counts for every ownership.
+    One that takes the positions of another counts for their ownerships. What is set by hand, or made of this
+    (a copy, JSON), is a number as any other and counts for every ownership.
     """
 
-    def __init__(self, owned: Iterable[tuple[int, int, int]]) -> None:
+    generations: dict[int, int]
+
+    def __new__(cls, *_: object) -> Self:
+        """Have generations before there are positions: what is read from a pickle has its positions first."""
+        made = super().__new__(cls)
+        made.generations = {}
+        return made
+
+    def __init__(self, owned: Iterable[tuple[int, int, int]] = ()) -> None:
         """Take (segment, generation, position) of each."""
-        self.generations: dict[int, int] = {}
+        super().__init__()
         for segment_id, generation, position in owned:
             self[segment_id], self.generations[segment_id] = position, generation
+
+    def __setitem__(self, segment_id: int, position: int) -> None:
+        super().__setitem__(segment_id, position)
+        self.generations.pop(segment_id, None)
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """Take the positions of a vector, and their ownerships, or those of a plain mapping."""
+        for segment_id, position in dict(*others, **named).items():
+            self[segment_id] = position
+        for other in others:
+            self.generations.update(getattr(other, "generations", {}))
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
+        self.update(other)
+        return self
 
 
 class StreamConsumer(Member):

@@ -5,7 +5,7 @@ from django.db import migrations
 # as the function asks it.
 INDEX = """
 CREATE INDEX segment_active_place ON scalable_segment
-    USING gist (int8range(topic_id, topic_id, '[]'), int4range(hash_start, hash_end, '[]')) WHERE state = 'ACTIVE';
+    USING gist (int8range(topic_id, topic_id, '[]'), int8range(hash_start, hash_end, '[]')) WHERE state = 'ACTIVE';
 """
 FUNCTION = """
 CREATE OR REPLACE FUNCTION scalable_demand_coverage(topic bigint, first integer, last integer) RETURNS void
@@ -16,8 +16,7 @@ DECLARE
 BEGIN
     IF (
         SELECT sum(least(hash_end, high) - greatest(hash_start, low) + 1) FROM scalable_segment
-        WHERE {place} AND state = 'ACTIVE'
-          AND int4range(hash_start, hash_end, '[]') && int4range(low, high, '[]')
+        WHERE state = 'ACTIVE' AND {place}
     ) IS DISTINCT FROM high - low + 1 AND EXISTS (SELECT FROM scalable_topic WHERE id = topic) THEN
         RAISE EXCEPTION 'the active segments of topic % do not tile the hash space from % to %', topic, low, high
             USING ERRCODE = 'check_violation', CONSTRAINT = 'segment_active_ranges_tile', TABLE = 'scalable_segment';
@@ -25,8 +24,13 @@ BEGIN
 END
 $$;
 """
-BY_THE_INDEX = FUNCTION.format(place="int8range(topic_id, topic_id, '[]') && int8range(topic, topic, '[]')")
-BY_ANY = FUNCTION.format(place="topic_id = topic")
+BY_THE_INDEX = FUNCTION.format(
+    place="int8range(topic_id, topic_id, '[]') && int8range(topic, topic, '[]')"
+    " AND int8range(hash_start, hash_end, '[]') && int8range(low, high, '[]')"
+)
+BY_ANY = FUNCTION.format(
+    place="topic_id = topic AND int4range(hash_start, hash_end, '[]') && int4range(low, high, '[]')"
+)
 
 
 class Migration(migrations.Migration):

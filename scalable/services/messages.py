@@ -144,12 +144,7 @@ def acknowledge(
     state = port.acknowledge(key, subscription=cursor, generation=generation, position=position)
     if ranges:
         state = port.acknowledge_ranges(key, subscription=cursor, generation=generation, ranges=ranges)
-    settle_drained(
-        subscription_id=subscription.subscription_id,
-        incarnation=subscription.incarnation,
-        segment_id=segment_id,
-        position=state.position,
-    )
+    settle_drained(subscription=subscription, segment_id=segment_id, position=state.position)
     return state
 
 

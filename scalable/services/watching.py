@@ -59,7 +59,8 @@ def find_incarnation(*, name: TopicName) -> int:
     incarnation = store.incarnation_of(name)
     if incarnation is not None:
         return incarnation
-    if settings.SCALABLE_AUTO_CREATE_TOPICS and name.tenant != UNSAMPLED_TENANT:
+    may_create = settings.SCALABLE_AUTO_CREATE_TOPICS and not settings.SCALABLE_READ_ONLY
+    if may_create and name.tenant != UNSAMPLED_TENANT:
         return ensure_topic(name=name, actor=LOOK_UP)
     raise TopicNotFound(topic=str(name))
 

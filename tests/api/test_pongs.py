@@ -21,7 +21,7 @@ async def _application(scope: Any, receive: Any, send: Any) -> None:
         pass
 
 
-async def _open() -> tuple[BoundedSocket, Network]:
+async def opened() -> tuple[BoundedSocket, Network]:
     config, network = Config(_application, lifespan="off"), Network()
     config.load()
     accepted = asyncio.Event()
@@ -34,7 +34,7 @@ async def _open() -> tuple[BoundedSocket, Network]:
 
 
 async def test_only_the_last_ping_is_answered_when_the_peer_reads_again() -> None:
-    socket, network = await _open()
+    socket, network = await opened()
     socket.pause_writing()
     for number in range(PINGS):
         socket.data_received(piece(PING, bytes((number,))))

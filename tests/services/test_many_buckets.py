@@ -10,12 +10,12 @@ from scalable.api.subscription_answers import assignments_body, stats_body
 from scalable.domain import buckets, keyspace
 from scalable.domain.errors import TooManyBuckets
 from scalable.domain.keyspace import HashRange
-from scalable.services import scaling
+from scalable.services import scaling, settling
 from scalable.services.subscription_stats import assignments, subscription_stats
 from scalable.services.topics import TopicView
 from scalable.store import assigned
 from tests.services.group import Group
-from tests.topology import ACTOR, drive, layout_of, make_topic
+from tests.topology import ACTOR, append, drive, layout_of, make_topic
 
 pytestmark = pytest.mark.django_db
 
@@ -121,3 +121,30 @@ def test_entry_buckets_that_are_asked_for_and_not_there_yet_are_counted() -> Non
     assert ask(topic, FULL - 1, MOST - 1) == running
     with pytest.raises(TooManyBuckets):
         ask(topic, FULL, MOST)
+
+
+@pytest.mark.parametrize("order", [1, -1, 37], ids=["first to last", "last to first", "mixed"])
+def test_the_last_entry_bucket_that_is_read_settles_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, order: int
+) -> None:
+    """To settle costs as much as all of them together."""
+    count = 64
+    group = Group(with_buckets(count, segments=1), key_shared=True)
+    group.join("a")
+    (parent,) = layout_of(group.topic).active
+    append(group.topic, parent.segment_id, "one")
+    drive(ask(group.topic, parent.segment_id, 1))
+    settled: list[int] = []
+    settle = settling.settle_subscription
+
+    def counting(*, subscription_id: int) -> bool:
+        settled.append(bucket)
+        return settle(subscription_id=subscription_id)
+
+    monkeypatch.setattr(settling, "settle_subscription", counting)
+    for number in range(count):
+        bucket = (number * order) % count
+        group.drain(parent.segment_id, bucket=bucket)
+    assert settled == [bucket]
+    (child,) = layout_of(group.topic).active
+    assert set(group.owners()) == {child.segment_id}

@@ -309,7 +309,10 @@ def test_topics_are_made_on_demand_where_that_is_wanted(settings: Settings) -> N
     name = topic_name("wanted")
     with pytest.raises(TopicNotFound):
         watching.find_incarnation(name=name)
-    settings.SCALABLE_AUTO_CREATE_TOPICS = True
+    settings.SCALABLE_AUTO_CREATE_TOPICS = settings.SCALABLE_READ_ONLY = True
+    with pytest.raises(TopicNotFound):
+        watching.find_incarnation(name=name)
+    settings.SCALABLE_READ_ONLY = False
     incarnation = watching.find_incarnation(name=name)
     topic = topics.get_topic(name=name)
     assert (topic.incarnation, store_ids(topic)) == (incarnation, {0})

@@ -85,7 +85,7 @@ class Socket(AsyncConsumer):
         self._main: asyncio.Task[Any] | None = None
         self._lane: Lane | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._dropped = False
+        self._dropped = self._turned_out = False
 
     # For subclasses.
 
@@ -167,13 +167,15 @@ class Socket(AsyncConsumer):
         if not self._dropped:
             self._dropped = True
             self.outbox.end(Ending(close_code_of(error), error.code), drop=True)
-            self._call_later("linger", self._linger_seconds, self._abandon)
+            self._call_later("linger", self._linger_seconds, self._cut)
 
     def turn_out(self, error: ScalableError) -> None:
         """Close whoever may stay no longer: what waits is thrown away, and nothing more is taken in."""
         if not self._dropped:
             self._dropped = True
             self.outbox.end_with(encode(error_frame(error)), Ending(close_code_of(error), error.code))
+        if not self._turned_out:  # also one that was dropped before, and may still be reading
+            self._turned_out = True
             # Not one of its timers: the socket may have ended, and what it sent still waits for the peer.
             asyncio.get_running_loop().call_later(TURN_OUT_SECONDS, self._cut)
 
@@ -328,7 +330,7 @@ class Socket(AsyncConsumer):
             self._main.cancel()
 
     def _cut(self) -> None:
-        """End at once: who may stay no longer gets nothing of what waits, be it in the kernel."""
+        """End at once: who may stay no longer, or does not read, gets nothing of what waits in the kernel."""
         cut = self.scope.get("extensions", {}).get(CUT)
         if cut is not None:
             cut()

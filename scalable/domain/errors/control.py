@@ -35,7 +35,7 @@ class NamespaceNotFound(ScalableError):
     """The namespace {namespace} does not exist."""
 
     code = "namespace_not_found"
-    hint_template = "Create the namespace first; public/default always exists."
+    hint_template = "Create the namespace first."
     namespace: str
 
 
@@ -77,7 +77,7 @@ class TenantNotFound(ScalableError):
     """The tenant {tenant} does not exist."""
 
     code = "tenant_not_found"
-    hint_template = "Create the tenant first; public always exists."
+    hint_template = "Create the tenant first."
     tenant: str
 
 
