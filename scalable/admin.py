@@ -5,30 +5,27 @@ that it is checked, audited and noticed like a change by REST.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.conf import settings
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import NotRelationField, get_fields_from_path
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group, User
-from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import BadRequest, FieldDoesNotExist, PermissionDenied
 from django.core.paginator import Paginator
-from django.db import DataError, transaction
+from django.db import transaction
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.urls import reverse
+from django.http import HttpRequest
 from django.utils.functional import cached_property
 
 from scalable.access_models import ACTIONS, Grant, ServiceToken, Tenant
+from scalable.admin_site import SuperuserSite, actor_of
 from scalable.audit_models import AuditEvent
 from scalable.domain.access import Scope, role_of_user
-from scalable.domain.errors import Forbidden, ReadOnly, ScalableError
+from scalable.domain.errors import ScalableError
 from scalable.services import auditing, grants, roles, tenants, tokens
 from scalable.store.audit import Sorted, values_of
 
@@ -40,77 +37,10 @@ if TYPE_CHECKING:  # Django's own classes take no type arguments
 else:
     ModelForm, ModelAdmin, Users, Pages = forms.ModelForm, admin.ModelAdmin, UserAdmin, Paginator
 
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-    "connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-)
-
-
 _NUMBER = re.compile("[0-9]{1,18}")
 MOST_ROWS = 10_000
 MOST_VALUES = 200
-READS = frozenset({"GET", "HEAD"})
 PLAIN = frozenset({"exact", "isnull", "in", "gt", "gte", "lt", "lte"})
-
-
-@contextmanager
-def _refusals_noted(request: HttpRequest) -> Iterator[None]:
-    """Note in the audit what somebody who is known tried to change and may not."""
-    try:
-        yield
-    except PermissionDenied:
-        if request.method not in READS:
-            match = request.resolver_match
-            auditing.record_refusal(
-                action=f"{request.method} {match.view_name if match else ''}",
-                target=request.path,
-                outcome=(ReadOnly if settings.SCALABLE_READ_ONLY else Forbidden).code,
-                actor=_actor(request),
-            )
-        raise
-
-
-@contextmanager
-def _odd_values_refused() -> Iterator[None]:
-    """Refuse what Django hands to the database unseen, and that does not take."""
-    try:
-        yield
-    except DataError as error:
-        raise BadRequest("The database does not take a value") from error
-
-
-class SuperuserSite(admin.AdminSite):
-    """The site; in read-only mode it shows and changes nothing."""
-
-    site_header = site_title = "Scalable Topics"
-    index_title = "Access and audit"
-
-    def has_permission(self, request: HttpRequest) -> bool:
-        """Let superusers in."""
-        return bool(request.user.is_active and request.user.is_superuser)
-
-    def login(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Lead to the login of the dashboard, which is throttled."""
-        return redirect_to_login(reverse("admin:index"))
-
-    def admin_view(self, view: Any, cacheable: bool = False) -> Any:
-        """Refuse who is logged in and no superuser; say what the page may run."""
-        guarded = super().admin_view(view, cacheable)
-
-        def answer(request: HttpRequest, *arguments: Any, **path: Any) -> HttpResponseBase:
-            if not request.user.is_authenticated:
-                return redirect_to_login(request.get_full_path())
-            with _refusals_noted(request):
-                if not self.has_permission(request):
-                    raise PermissionDenied
-                if settings.SCALABLE_READ_ONLY and request.method not in READS:
-                    raise PermissionDenied
-                with _odd_values_refused():
-                    response: HttpResponseBase = guarded(request, *arguments, **path)
-            response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
-            return response
-
-        return answer
 
 
 site = SuperuserSite()
@@ -162,7 +92,7 @@ class Audited(PlainLists):
         kind = row._meta.model_name
         state = {**_standing(row), **more}
         told = {"before": state} if verb == "delete" else {"after": state}
-        auditing.record(f"{kind}.{verb}", f"{kind}s/{row}", actor=_actor(request), **told)
+        auditing.record(f"{kind}.{verb}", f"{kind}s/{row}", actor=actor_of(request), **told)
 
 
 def _standing(row: User | Group) -> dict[str, Any]:
@@ -188,7 +118,7 @@ class AuditedUserAdmin(Audited, Users):
         name = role_of_user(obj.get_username())
         for role in former:
             if role != name:
-                roles.rename(role=role, to=name, actor=_actor(request))
+                roles.rename(role=role, to=name, actor=actor_of(request))
 
     def delete_model(self, request: HttpRequest, obj: User) -> None:
         self.delete_queryset(request, User.objects.filter(pk=obj.pk))
@@ -196,7 +126,7 @@ class AuditedUserAdmin(Audited, Users):
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[User]) -> None:
         former = _lock_roles(queryset)
         super().delete_queryset(request, queryset)
-        roles.forget(roles=former, actor=_actor(request))
+        roles.forget(roles=former, actor=actor_of(request))
 
 
 def _lock_roles(users: QuerySet[User]) -> list[str]:
@@ -208,10 +138,6 @@ def _lock_roles(users: QuerySet[User]) -> list[str]:
 @admin.register(Group, site=site)
 class AuditedGroupAdmin(Audited, GroupAdmin):
     """Groups of users."""
-
-
-def _actor(request: HttpRequest) -> str:
-    return role_of_user(request.user.get_username())
 
 
 def _try(call: Callable[[], None]) -> None:
@@ -245,9 +171,14 @@ def give(row: Grant, cleaned: dict[str, Any], *, actor: str) -> None:
     """Write the grant of a form; where it names another role or scope than its row, that one's goes."""
     scope = Scope(cleaned["tenant"], cleaned["namespace"], cleaned["topic"])
     before = Grant.objects.filter(pk=row.pk).first()
-    if before is not None and (_scope_of(before), before.role) != (scope, cleaned["role"]):
-        grants.revoke(scope=_scope_of(before), role=before.role, actor=actor)
-    grants.grant(scope=scope, role=cleaned["role"], actions=cleaned["actions"], actor=actor)
+    role, actions = cleaned["role"], cleaned["actions"]
+    if before is None or (_scope_of(before), before.role) == (scope, role):
+        grants.grant(scope=scope, role=role, actions=actions, actor=actor)
+    else:
+        former = _scope_of(before)
+        grants.move(
+            scope=former, role=before.role, to_scope=scope, to_role=role, actions=actions, actor=actor
+        )
 
 
 def _scope_of(row: Grant) -> Scope:
@@ -264,17 +195,17 @@ class GrantAdmin(PlainLists):
     search_fields = ("role", "tenant", "namespace", "topic")
 
     def save_model(self, request: HttpRequest, obj: Grant, form: Any, change: bool) -> None:
-        give(obj, form.cleaned_data, actor=_actor(request))
+        give(obj, form.cleaned_data, actor=actor_of(request))
         obj.pk = Grant.objects.get(
             tenant=obj.tenant, namespace=obj.namespace, topic=obj.topic, role=obj.role
         ).pk
 
     def delete_model(self, request: HttpRequest, obj: Grant) -> None:
-        grants.revoke(scope=_scope_of(obj), role=obj.role, actor=_actor(request))
+        grants.revoke(scope=_scope_of(obj), role=obj.role, actor=actor_of(request))
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Grant]) -> None:
-        for row in queryset:
-            self.delete_model(request, row)
+        chosen = {(_scope_of(row), row.role) for row in queryset}
+        grants.revoke_all(chosen=chosen, actor=actor_of(request))
 
 
 class MadeElsewhere(PlainLists):
@@ -320,7 +251,7 @@ class TenantAdmin(MadeElsewhere):
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
         chosen = form.cleaned_data["admin_roles"]
-        tenants.update_tenant(tenant=obj.name, admin_roles=chosen, actor=_actor(request))
+        tenants.update_tenant(tenant=obj.name, admin_roles=chosen, actor=actor_of(request))
 
 
 class ReadOnlyAdmin(MadeElsewhere):
@@ -350,7 +281,7 @@ class ServiceTokenAdmin(ReadOnlyAdmin):
     def revoke(self, request: HttpRequest, queryset: QuerySet[ServiceToken]) -> None:
         """Revoke the chosen tokens."""
         for row in queryset:
-            tokens.revoke_token(token_id=row.token_id, actor=_actor(request))
+            tokens.revoke_token(token_id=row.token_id, actor=actor_of(request))
         messages.success(request, "Revoked; what they opened is being closed.")
 
 

@@ -13,7 +13,7 @@ from django.template.loader import render_to_string
 from scalable.api import errors
 from scalable.api.authentication import subject_of_user
 from scalable.domain.access import GRANTABLE, Right, Scope, Subject
-from scalable.domain.errors import Forbidden
+from scalable.domain.errors import Forbidden, ScalableError
 from scalable.domain.profiles import PROFILES
 from scalable.services import access
 
@@ -100,6 +100,16 @@ def unknown(request: HttpRequest, exception: Exception) -> HttpResponse:
         return answer
     reason = json.loads(answer.content)["reason"]
     page = render(request, "webui/unknown.html", {"reason": reason}, status=answer.status_code)
+    page["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
+    return page
+
+
+def refused(request: HttpRequest, error: ScalableError) -> HttpResponse:
+    """Say what a service refused and what helps: to a person with a page, to a program as REST does."""
+    status, body = errors.answer_of(error).status, errors.body_of(error)
+    if "text/html" not in request.headers.get("Accept", ""):
+        return JsonResponse(body, status=status)
+    page = render(request, "webui/refused.html", body, status=status)
     page["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
     return page
 

@@ -63,6 +63,27 @@ def revoke(*, scope: Scope, role: str, actor: str) -> None:
             rules.changed()
 
 
+def revoke_all(*, chosen: Collection[tuple[Scope, str]], actor: str) -> None:
+    """Take away what these roles were granted in exactly these scopes, as far as it is still there."""
+    with transaction.atomic():
+        # Locked in everybody's order before one changes: else the stamp of the first waits for the next.
+        for scope, role in store.lock_grants_of({role for _, role in chosen}):
+            if (scope, role) in chosen:
+                revoke(scope=scope, role=role, actor=actor)
+
+
+def move(
+    *, scope: Scope, role: str, to_scope: Scope, to_role: str, actions: Collection[str], actor: str
+) -> None:
+    """Take away what a role was granted in exactly this scope, and grant this instead; raises as `grant`."""
+    with transaction.atomic():
+        # Locked in everybody's order before one changes: else the stamp of the first waits for the next.
+        _hold(scope, to_scope)
+        store.lock_grants_of({role, to_role})
+        revoke(scope=scope, role=role, actor=actor)
+        grant(scope=to_scope, role=to_role, actions=actions, actor=actor)
+
+
 def hand_on(*, scope: Scope, role: str, heir: str | None, actor: str) -> None:
     """Take away what a role was granted in exactly this scope; its heir, if any, has it from now on, too."""
     with transaction.atomic():
@@ -114,11 +135,11 @@ def _check_exists(scope: Scope) -> None:
         namespaces.read(scope.tenant, scope.namespace)
 
 
-def _hold(scope: Scope) -> None:
-    """Keep tenant and namespace until the transaction ends: who deletes them takes the grants away."""
-    tenants.hold(scope.tenant)
-    if scope.namespace:
-        namespace = namespaces.lock(scope.tenant, scope.namespace)
+def _hold(*scopes: Scope) -> None:
+    """Keep tenants and namespaces until the transaction ends: who deletes them takes the grants away."""
+    tenants.hold(*(scope.tenant for scope in scopes))
+    for tenant, name in sorted({(scope.tenant, scope.namespace) for scope in scopes if scope.namespace}):
+        namespace = namespaces.lock(tenant, name)
         if namespace.deleting:
             raise NamespaceDeleting(namespace=str(namespace))
 

@@ -54,10 +54,13 @@ def lock_of_roles(roles: Collection[str]) -> list[TenantView]:
     return [_view(row) for row in Tenant.objects.select_for_update().filter(concerned).order_by("name")]
 
 
-def hold(name: str) -> None:
-    """Keep a tenant from being deleted until the transaction ends; raises TenantNotFound."""
-    if not Tenant.objects.select_for_update(no_key=True).filter(name=name).exists():
-        raise TenantNotFound(tenant=name)
+def hold(*names: str) -> None:
+    """Keep tenants from being deleted until the transaction ends; raises TenantNotFound."""
+    rows = Tenant.objects.select_for_update(no_key=True).filter(name__in=names).order_by("name")
+    found = set(rows.values_list("name", flat=True))
+    for name in names:
+        if name not in found:
+            raise TenantNotFound(tenant=name)
 
 
 def set_admin_roles(name: str, admin_roles: Sequence[str]) -> None:

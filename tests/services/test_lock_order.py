@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from django.db import connection, connections, transaction
@@ -85,12 +86,20 @@ def forget() -> None:
         grants.forget(scope=NAMESPACE)
 
 
+def move() -> None:
+    grants.move(scope=TOPIC, role=ROLE, to_scope=TOPIC, to_role=HEIR, actions=["consume"], actor=ACTOR)
+
+
+def revoke_all() -> None:
+    grants.revoke_all(chosen=[(TOPIC, HEIR), (TOPIC, ROLE)], actor=ACTOR)
+
+
 def lock(role: str) -> str:
     return f"SELECT FROM scalable_grant WHERE topic <> '' AND role = '{role}' FOR UPDATE NOWAIT"
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("change", [rename, forget])
+@pytest.mark.parametrize("change", [rename, forget, move, revoke_all])
 @pytest.mark.parametrize("held", [ROLE, HEIR])
 def test_who_waits_for_a_grant_has_neither_a_later_one_nor_the_stamp(
     change: Callable[[], None], held: str, second_connection: Callable[[str], None]
@@ -116,6 +125,40 @@ def test_who_waits_for_a_grant_has_neither_a_later_one_nor_the_stamp(
         finally:
             second_connection("ROLLBACK")
         changed.result()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("held", "free"),
+    [
+        ("scalable_tenant WHERE name = 'acme'", "scalable_tenant WHERE name = 'bolt'"),
+        ("scalable_namespace WHERE name = 'shop'", "scalable_grant"),
+        ("scalable_tenant WHERE name = 'bolt'", "scalable_grant"),
+    ],
+)
+def test_a_grant_is_moved_when_tenants_and_namespaces_are_held(
+    held: str, free: str, second_connection: Callable[[str], None]
+) -> None:
+    second_connection(f"SELECT FROM {held} FOR UPDATE NOWAIT")
+
+    def alone() -> None:
+        try:
+            to: Any = {"to_scope": NAMESPACE, "to_role": HEIR, "actions": ["consume"]}
+            grants.move(scope=Scope("bolt"), role=ROLE, **to, actor=ACTOR)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as others:
+        moved = others.submit(alone)
+        try:
+            until_somebody_waits_for_a_lock()
+            second_connection(f"SELECT FROM {free} FOR UPDATE NOWAIT")
+            second_connection("UPDATE scalable_accessstamp SET stamp = gen_random_uuid()")
+        finally:
+            second_connection("ROLLBACK")
+        moved.result()
+    assert HEIR in grants.list_grants(scope=NAMESPACE)
+    assert grants.list_grants(scope=Scope("bolt")) == {}
 
 
 def lock_token(token_id: str) -> str:
