@@ -37,7 +37,7 @@ def locked_sessions(transactional_db: None) -> Iterator[None]:
 @pytest.mark.parametrize("path", PAGES)
 def test_pages_say_when_the_database_is_out_of_reach(locked_sessions: None, path: str) -> None:
     client = Client(raise_request_exception=False)
-    client.cookies[settings.SESSION_COOKIE_NAME] = "of somebody"
+    client.cookies[settings.SESSION_COOKIE_NAME] = 32 * "a"
     answer = client.get(path, headers={"Accept": "text/html"})
     assert (answer.status_code, answer["Retry-After"]) == (503, "1")
     page = answer.content.decode()
