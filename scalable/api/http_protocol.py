@@ -95,10 +95,12 @@ class BoundedHttp(HttpToolsProtocol):
         """Take an upgrade behind a request that is not answered for a plain one.
 
         The answer would come among the frames of the socket (RFC 9110, section 7.8). So would the body of one
-        that has a body, for which no socket waits.
+        that has a body, for which no socket waits. Nor behind an answer that nobody takes: the event loop
+        tells of a full connection once, and would not tell the socket.
         """
         waits = self._answering is not None and not self._answering.response_complete
-        return super()._should_upgrade() and not waits and not self._has_body()
+        is_free = not waits and not self.flow.write_paused
+        return super()._should_upgrade() and is_free and not self._has_body()
 
     def _has_body(self) -> bool:
         return any(

@@ -8,6 +8,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 SLICE_BYTES = 8_192
@@ -76,8 +77,9 @@ class PacedTransport:
     def cut(self) -> None:
         """End the connection now, with all that the peer has not read, be it here or in the kernel."""
         link = self.raw.get_extra_info("socket")
-        if link is not None and not self.raw.is_closing():
-            link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGERING)
+        with suppress(OSError):  # it may be closed already
+            if link is not None:
+                link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGERING)
         self.raw.abort()
 
     def forget(self) -> None:

@@ -86,12 +86,15 @@ class BoundedSocket(WebSocketsSansIOProtocol):
 
     def handle_ping(self) -> None:
         """Answer; of the pings of a peer that does not read the last one (RFC 6455, section 5.5.3)."""
-        answer = b"".join(self.conn.data_to_send())
-        if not self._is_one_too_many():
-            if self.writable.is_set():
-                self.transport.write(answer)
-            else:
-                self._pong = answer
+        if self._is_one_too_many():
+            return
+        answers = self.conn.data_to_send()  # of all pings that were read together, and of a close behind them
+        if self.writable.is_set():
+            self.transport.write(b"".join(answers))
+        elif self.conn.close_sent is None and answers:
+            self._pong = answers[-1]
+        elif answers:
+            self.transport.write(answers[-1] or answers[-2])  # the close
 
     def handle_pong(self, event: Frame) -> None:
         if not self._is_one_too_many():

@@ -22,17 +22,10 @@ class Positions(dict[int, int]):
     (a copy, JSON), is a number as any other and counts for every ownership.
     """
 
-    generations: dict[int, int]
-
-    def __new__(cls, *_: object) -> Self:
-        """Have generations before there are positions: what is read from a pickle has its positions first."""
-        made = super().__new__(cls)
-        made.generations = {}
-        return made
-
     def __init__(self, owned: Iterable[tuple[int, int, int]] = ()) -> None:
         """Take (segment, generation, position) of each."""
         super().__init__()
+        self.generations: dict[int, int] = {}
         for segment_id, generation, position in owned:
             self[segment_id], self.generations[segment_id] = position, generation
 
@@ -42,14 +35,26 @@ class Positions(dict[int, int]):
 
     def update(self, *others: Any, **named: Any) -> None:
         """Take the positions of a vector, and their ownerships, or those of a plain mapping."""
+        known = [dict(getattr(other, "generations", {})) for other in others]
         for segment_id, position in dict(*others, **named).items():
             self[segment_id] = position
-        for other in others:
-            self.generations.update(getattr(other, "generations", {}))
+        for generations in known:
+            self.generations.update(generations)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles have ownerships of their own."""
+        return _positions, (dict(self), dict(self.generations))
 
     def __ior__(self, other: Any) -> Self:  # type: ignore[override,misc]
         self.update(other)
         return self
+
+
+def _positions(positions: dict[int, int], generations: dict[int, int]) -> Positions:
+    made = Positions()
+    made.update(positions)
+    made.generations.update(generations)
+    return made
 
 
 class StreamConsumer(Member):

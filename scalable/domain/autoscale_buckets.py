@@ -36,8 +36,8 @@ def bucket_wishes(view: View) -> list[Wish]:
     if reason is None or consumers <= max(segments, capacity):
         return []
     target = min(_next_power_of_two(-(-consumers // segments)), view.snapshot.max_buckets)
-    if sum(max(segment.bucket_count, target) for segment in view.active) > MAX_PER_TOPIC:
-        return []  # it would be refused
+    while target > 1 and sum(max(segment.bucket_count, target) for segment in view.active) > MAX_PER_TOPIC:
+        target //= 2  # more would be refused
     wanting = sorted(segment.segment_id for segment in view.active if segment.bucket_count < target)
     if not wanting:
         return []

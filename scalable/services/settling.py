@@ -64,9 +64,9 @@ def settle_drained(*, subscription: SubscriptionView, segment_id: int, position:
         return False
     try:
         end_offset = segment_port().stats(SegmentKey(subscription.incarnation, segment_id)).end_offset
-    except SegmentStoreMissing:
-        return False
-    if position < end_offset or (subscription.key_shared and _has_more(subscription, segment_id, end_offset)):
+        if position < end_offset or _has_more(subscription, segment_id, end_offset):
+            return False
+    except SegmentStoreMissing:  # somebody else settled, and it was pruned
         return False
     return settle_subscription(subscription_id=subscription.subscription_id)
 
@@ -77,6 +77,8 @@ def _has_more(subscription: SubscriptionView, segment_id: int, end_offset: int) 
     To settle costs as much as all buckets together, and each of them comes to its end. So the one that had
     more is asked first; in whatever order they end, that is seldom one that ended before the others.
     """
+    if not subscription.key_shared:
+        return False
     port, key = segment_port(), SegmentKey(subscription.incarnation, segment_id)
     place = (subscription.subscription_id, segment_id)
     known = _HAD_MORE.get(place)

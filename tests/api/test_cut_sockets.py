@@ -2,15 +2,21 @@
 
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 from pytest_django.fixtures import Settings
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
+from scalable.api.http_protocol import BoundedHttp
 from scalable.api.socket_protocol import CUT, BoundedSocket
 from scalable.api.sockets import base
 from scalable.api.sockets.base import Socket
 from scalable.domain.errors import ReaderTooSlow, Unauthenticated
 from tests.api.rough import CONTINUATION, PING, TEXT, piece
+from tests.api.test_hosts import UPGRADE, request
+from tests.api.test_paced_transport import Network
 from tests.api.test_pongs import opened
 
 LONG = 60
@@ -27,6 +33,46 @@ async def test_a_revocation_cuts_a_socket_that_was_dropped_before(
     socket.turn_out(Unauthenticated(problem="the token was revoked"))
     async with asyncio.timeout(LONG / 2):
         await is_cut.wait()
+
+
+async def test_who_is_turned_out_while_it_ends_ends_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a socket does at its end, such as to give back what was claimed, is not broken off."""
+    monkeypatch.setattr(base, "TURN_OUT_SECONDS", 0.01)
+    is_cut, ended = asyncio.Event(), []
+
+    class Slow(Socket):
+        async def closed(self) -> None:
+            await is_cut.wait()
+            await asyncio.sleep(0)  # here a cancellation would come out
+            ended.append(True)
+
+    async def gone() -> dict[str, object]:
+        return {"type": "websocket.disconnect", "code": 1006}
+
+    async def nothing(_: object) -> None: ...
+
+    socket = Slow()
+    socket.scope = {"extensions": {CUT: is_cut.set}}
+    socket.turn_out(Unauthenticated(problem="the token was revoked"))
+    await socket(socket.scope, gone, nothing)
+    assert ended == [True]
+
+
+async def test_nobody_upgrades_behind_an_answer_that_is_not_taken() -> None:
+    kinds: list[str] = []
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        kinds.append(scope["type"])
+
+    config, network = Config(application, lifespan="off"), Network()
+    config.load()
+    protocol = BoundedHttp(config, ServerState(), {}, asyncio.get_running_loop())
+    protocol.connection_made(network)
+    protocol.pause_writing()
+    protocol.data_received(request("/", ("a",), UPGRADE).sent)
+    await asyncio.sleep(0)
+    assert kinds == ["http"]
+    protocol.connection_lost(None)
 
 
 async def test_the_clock_of_a_message_counts_nothing_that_came_before(settings: Settings) -> None:

@@ -1,5 +1,6 @@
 """A vector of positions knows under which ownership each was received, however it is kept."""
 
+import copy
 import pickle
 
 from scalable.client.consumer import Positions
@@ -24,6 +25,17 @@ def test_what_is_set_by_hand_counts_for_every_ownership() -> None:
     kept.update({1: 22})
     assert kept == {0: 11, 1: 22}
     assert kept.generations == {}
+
+
+def test_a_copy_leaves_the_original_as_it_is() -> None:
+    kept = Positions(OLD_ROWS)
+    for made in (copy.copy(kept), copy.deepcopy(kept)):
+        assert made == kept
+        assert made.generations == OLD.generations
+        made[0] = 11
+    kept |= kept
+    assert kept.generations == OLD.generations
+    assert kept == OLD
 
 
 def test_a_pickle_keeps_the_ownerships() -> None:

@@ -128,6 +128,16 @@ def test_groups_that_share_no_buckets_drive_splits_alone() -> None:
     assert decide(busy, NOW_MS).action == Split(0)
 
 
+@pytest.mark.parametrize(
+    ("segments", "wanting", "each"), [(5, 2_600, 512), (8, 4_097, 512), (100, 3_300, 32)]
+)
+def test_as_many_entry_buckets_as_a_topic_may_have_are_better_than_none(
+    segments: int, wanting: int, each: int
+) -> None:
+    case = pulsar(segments, stream_consumers=consumers(wanting))
+    assert decide(case, NOW_MS).action == Rebucket(tuple(range(segments)), each)
+
+
 def test_a_rebucket_held_by_its_cooldown_names_the_instant() -> None:
     case = pulsar(1, stream_consumers=consumers(5), last_rebucket_at_ms=HALF_A_MINUTE_AGO)
     decision: Decision = decide(case, NOW_MS)

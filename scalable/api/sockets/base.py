@@ -85,7 +85,7 @@ class Socket(AsyncConsumer):
         self._main: asyncio.Task[Any] | None = None
         self._lane: Lane | None = None
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._dropped = self._turned_out = False
+        self._dropped = self._turned_out = self._is_torn_down = False
 
     # For subclasses.
 
@@ -334,7 +334,8 @@ class Socket(AsyncConsumer):
         cut = self.scope.get("extensions", {}).get(CUT)
         if cut is not None:
             cut()
-        self._abandon()
+        if not self._is_torn_down:  # what it does at its end takes the time that it takes
+            self._abandon()
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -343,6 +344,7 @@ class Socket(AsyncConsumer):
             self.fail(error)
 
     async def _tear_down(self) -> None:
+        self._is_torn_down = True
         for timer in self._timers.values():
             timer.cancel()
         tasks = [*self._tasks, *([self._sender] if self._sender else [])]
