@@ -21,6 +21,11 @@ BODY_BYTES_PER_SECOND = 8 * 1024
 """A body that comes as fast as this, or faster, may take as long as it is large."""
 
 
+def body_limit_seconds(size_bytes: int) -> float:
+    """How long a body, or a message of a socket, may take of which so much has come."""
+    return float(settings.SCALABLE_REQUEST_BODY_SECONDS) + size_bytes / BODY_BYTES_PER_SECOND
+
+
 class LimitedBodies:
     """An ASGI application around another: a body that is, or grows, too large is answered with 413.
 
@@ -74,7 +79,7 @@ class _Body:
 
     @property
     def _limit_seconds(self) -> float:
-        return settings.SCALABLE_REQUEST_BODY_SECONDS + self._size_bytes / BODY_BYTES_PER_SECOND
+        return body_limit_seconds(self._size_bytes)
 
     def _end(self, refusal: ScalableError) -> Message:
         self.refusal = refusal

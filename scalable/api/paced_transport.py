@@ -19,15 +19,23 @@ NO_LINGERING = struct.pack("ii", 1, 0)
 
 
 class PacedTransport:
-    """The transport as the protocol sees it; the protocol gives it what comes, and gets it back in slices."""
+    """The transport as the protocol sees it; the protocol gives it what comes, and gets it back in slices.
+
+    With `cut_seconds`, what the peer has not read so long after the close is thrown away; else it may stay.
+    """
 
     def __init__(
-        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, take: Callable[[bytes], None]
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        take: Callable[[bytes], None],
+        *,
+        cut_seconds: float | None = None,
     ) -> None:
         self.raw = transport
         self.write = transport.write  # with each frame, and so without a detour
         self.resumed_at = loop.time()
-        self._loop, self._take = loop, take
+        self._loop, self._take, self._cut_seconds = loop, take, cut_seconds
         self._waiting = bytearray()
         self._is_paused = self._is_raw_paused = False
         self._turn: asyncio.Handle | None = None
@@ -68,11 +76,11 @@ class PacedTransport:
         else:
             self._resume_raw()
 
-    def close(self, *, cut_seconds: float | None = None) -> None:
-        """Close; with `cut_seconds` what the peer does not read by then is thrown away, else it may stay."""
+    def close(self) -> None:
+        """Close, and cut what the peer does not read in time."""
         self.raw.close()
-        if cut_seconds is not None and self._cut is None:
-            self._cut = self._loop.call_later(cut_seconds, self.raw.abort)
+        if self._cut_seconds is not None and self._cut is None:
+            self._cut = self._loop.call_later(self._cut_seconds, self.raw.abort)
 
     def cut(self) -> None:
         """End the connection now, with all that the peer has not read, be it here or in the kernel."""

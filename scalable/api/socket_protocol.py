@@ -13,6 +13,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
 
+from scalable.api.limits import body_limit_seconds
 from scalable.api.paced_transport import PacedTransport
 
 FRAGMENTS_MAX = 4_096
@@ -20,9 +21,6 @@ FRAGMENTS_MAX = 4_096
 
 CONTROLS_PER_SECOND_MAX = 256
 """Pings and pongs."""
-
-BODY_BYTES_PER_SECOND = 8_192
-"""Who sends at least so much may take longer for a message, as for the body of a request."""
 
 CUT = "scalable.cut"
 """The extension of the ASGI scope by which a socket ends its connection at once."""
@@ -40,8 +38,9 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     _controls_since = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._paced = PacedTransport(cast(asyncio.Transport, transport), self.loop, self._take)
-        super().connection_made(cast(asyncio.Transport, _Closing(self._paced)))
+        raw, limit_seconds = cast(asyncio.Transport, transport), settings.SCALABLE_SOCKET_SEND_SECONDS
+        self._paced = PacedTransport(raw, self.loop, self._take, cut_seconds=limit_seconds)
+        super().connection_made(cast(asyncio.Transport, self._paced))
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -143,7 +142,7 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     def _check_clock(self) -> None:
         """End a message that takes too long; the time in which nothing is read does not count."""
         begun = max(self._message_since, self._paced.resumed_at)
-        limit_seconds = settings.SCALABLE_REQUEST_BODY_SECONDS + self._message_bytes / BODY_BYTES_PER_SECOND
+        limit_seconds = body_limit_seconds(self._message_bytes)
         left_seconds = limit_seconds if self._paced.is_paused else begun + limit_seconds - self.loop.time()
         if left_seconds > 0:
             self._late = self.loop.call_later(left_seconds, self._check_clock)
@@ -169,21 +168,6 @@ class BoundedSocket(WebSocketsSansIOProtocol):
     def _fail(self, code: CloseCode, reason: str) -> None:
         self.conn.fail(code, reason)
         self.handle_parser_exception()
-
-
-class _Closing:
-    """The transport of a socket: once that is closed, what is left may take its time, but not for ever."""
-
-    def __init__(self, paced: PacedTransport) -> None:
-        self._paced = paced
-        self.write = paced.write
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._paced, name)
-
-    def close(self) -> None:
-        """Close, and cut what the peer does not read."""
-        self._paced.close(cut_seconds=settings.SCALABLE_SOCKET_SEND_SECONDS)
 
 
 def _is_text(pieces: list[bytes]) -> bool:

@@ -19,7 +19,7 @@ class Positions(dict[int, int]):
 
     Each counts for the ownership under which it was received: after a seek its messages are in process anew.
     One that takes the positions of another counts for their ownerships. What is set by hand, or made of this
-    (a copy, JSON), is a number as any other and counts for every ownership.
+    (a plain dict, JSON), is a number as any other and counts for every ownership.
     """
 
     def __init__(self, owned: Iterable[tuple[int, int, int]] = ()) -> None:

@@ -39,9 +39,11 @@ class Network(asyncio.Transport):
         self.is_read = True
 
 
-def paced(take: Callable[[bytes], None]) -> tuple[PacedTransport, Network]:
+def paced(
+    take: Callable[[bytes], None], *, cut_seconds: float | None = None
+) -> tuple[PacedTransport, Network]:
     network = Network()
-    return PacedTransport(network, asyncio.get_running_loop(), take), network
+    return PacedTransport(network, asyncio.get_running_loop(), take, cut_seconds=cut_seconds), network
 
 
 ACTIONS = st.one_of(
@@ -117,8 +119,8 @@ async def test_nothing_is_handed_on_after_the_end() -> None:
 
 
 async def test_whoever_reads_nothing_is_cut_after_the_close() -> None:
-    transport, network = paced(lambda _: None)
-    transport.close(cut_seconds=0)
+    transport, network = paced(lambda _: None, cut_seconds=0)
+    transport.close()
     assert not network.is_aborted
     await asyncio.sleep(0.01)
     assert network.is_aborted
