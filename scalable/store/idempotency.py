@@ -41,19 +41,22 @@ UPDATE scalable_idempotentrequest
 _END_WORK = """
 UPDATE scalable_idempotentrequest SET expires_at = clock_timestamp() WHERE id = %(id)s AND status IS NULL
 """
-# Whoever marks a row holds it until its transaction ends: it is passed over, not waited for.
+# Whoever marks a row holds it until its transaction ends: it is passed over, not waited for. An array is looked up
+# once, while IN (...) may be asked anew for each row and so take more than its limit.
 _TRIM = f"""
 DELETE FROM scalable_idempotentrequest
- WHERE id IN (SELECT id FROM scalable_idempotentrequest AS request
-               WHERE expires_at <= clock_timestamp() AND {_FREE}
-               ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+ WHERE id = ANY(ARRAY(
+       SELECT id FROM scalable_idempotentrequest AS request
+        WHERE expires_at <= clock_timestamp() AND {_FREE}
+        ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
 """
 _DROP_ANSWERED = """
 DELETE FROM scalable_idempotentrequest
- WHERE id IN (SELECT id FROM scalable_idempotentrequest
-               WHERE role = %(role)s AND status IS NOT NULL
-                 AND expires_at <= clock_timestamp() + make_interval(secs => %(left_seconds)s)
-               ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+ WHERE id = ANY(ARRAY(
+       SELECT id FROM scalable_idempotentrequest
+        WHERE role = %(role)s AND status IS NOT NULL
+          AND expires_at <= clock_timestamp() + make_interval(secs => %(left_seconds)s)
+        ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED))
 """
 # One statement, so that it sees one set of keys: what is begun meanwhile is neither moved nor forgotten.
 _HAND_ON = """

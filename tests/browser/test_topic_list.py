@@ -151,6 +151,11 @@ async def test_a_live_watch_does_not_hide_that_the_database_is_away(console: Con
     await page.select_option("#subscriptions-interval", "1000")
     await page.route("**/admin/v2/scalable/public/default/quiet/stats", unavailable)
     await page.wait_for_selector("#live.lost")
+    async with page.expect_response("**/quiet/tiles?*") as tiles:
+        await page.select_option("#span", index=1)
+    assert (await tiles.value).ok
+    await page.evaluate("() => new Promise(requestAnimationFrame)")
+    # What can be read beside it does not hide it either.
     assert (await page.inner_text("#live")).startswith("old, of ")
     assert "The database is out of reach." in await page.inner_text("#banner")
     await page.unroute("**/admin/v2/scalable/public/default/quiet/stats")

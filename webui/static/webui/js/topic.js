@@ -19,17 +19,17 @@ const { tenant, namespace, topic: name } = document.getElementById("topic").data
 const path = topicPath(tenant, namespace, name);
 const map = new TopicMap(document.getElementById("map"), document.getElementById("legend"), select);
 const panels = new Panels(path, select);
-const subscriptions = new Subscriptions(path, heard);
+const subscriptions = new Subscriptions(path, heard("subscriptions"));
 const policy = new Policy({ level: "topic", name, path: `${path}/autoScalePolicy`, preview: `${path}/decisions/preview`, epoch: () => topic?.epoch });
 const lifetimes = new Lifetimes(`${path}/lifetimes`);
-const past = new Past(path, showSegments, heard);
+const past = new Past(path, showSegments, heard("past"));
 let topic = null;
 /** The topic with its pruned segments, as far as they are known. */
 let whole = null;
 let tilesAt = 0;
-/** What the watch says of itself, and why a read beside it failed: the watch does not tell when the database is away. */
+/** What the watch says of itself, and why reads beside it failed, by what is read: the watch does not tell when the database is away. */
 let watched = { state: "connecting", text: "connecting…" };
-let missed = null;
+const missed = new Map();
 let knownAt = 0;
 
 new Deletion(name, path, () => topic, () => subscriptions.stats);
@@ -55,9 +55,9 @@ async function refreshTiles() {
   try {
     const answer = await get(`${path}/tiles?fromMs=${Math.max(0, Math.floor(fromMs) - HOUR_MS)}&toMs=${Math.ceil(toMs)}`);
     map.setTiles(answer.tiles);
-    heard(null);
+    heard("tiles")(null);
   } catch (error) {
-    heard(error);
+    heard("tiles")(error);
   }
 }
 
@@ -93,23 +93,32 @@ function onState(state, text) {
   showState();
 }
 
-/** Take note of how a read went: none may succeed while the watch is silent. @param {unknown} error null when it succeeded */
-function heard(error) {
-  if (!error && watched.state === "live") knownAt = Date.now();
-  missed = error && (!(error instanceof ApiError) || error.passes) ? error : null;
-  showState();
+/**
+ * Take note of how the reads of one thing go: none may succeed while the watch is silent, and what succeeds does not
+ * make up for what fails beside it.
+ * @param {string} what is read
+ * @returns {(error: unknown) => void} takes null for one that succeeded
+ */
+function heard(what) {
+  return (error) => {
+    if (error && (!(error instanceof ApiError) || error.passes)) missed.set(what, error);
+    else missed.delete(what);
+    if (!error && !missed.size && watched.state === "live") knownAt = Date.now();
+    showState();
+  };
 }
 
 function showState() {
   const { state, text } = watched;
-  const old = state === "live" && missed;
+  const [failure] = missed.values();
+  const old = state === "live" && missed.size > 0;
   const place = document.getElementById("live");
   place.className = `state ${old ? "lost" : state}`;
   place.textContent = state === "gone" ? "stopped" : old ? `old, of ${clock(knownAt)}` : text;
   const banner = document.getElementById("banner");
   banner.hidden = state === "connecting" || (state === "live" && !old);
   const lost = topic ? "The connection is lost; what you see is old." : "The node does not answer.";
-  const said = state === "gone" ? text : old ? `What you see is old, of ${clock(knownAt)}. ${trouble(missed)} It is tried again by itself.` : `${lost} It is tried again by itself.`;
+  const said = state === "gone" ? text : old ? `What you see is old, of ${clock(knownAt)}. ${trouble(failure)} It is tried again by itself.` : `${lost} It is tried again by itself.`;
   if (banner.textContent !== said) banner.textContent = said;
   document.getElementById("topic").classList.toggle("absent", state === "gone" && !topic);
 }
