@@ -50,9 +50,10 @@ class Journey:
     async def run(self) -> None:
         """Go through all phases; raises LaunchError when something that must happen does not."""
         events = asyncio.create_task(asyncio.to_thread(self.plan.stream.read, self.plan.events))
-        await asyncio.to_thread(self._make_topic)
-        helpers = [asyncio.create_task(self.observer.run())]
+        helpers: list[asyncio.Task[None]] = []
         try:
+            await asyncio.to_thread(self._make_topic)
+            helpers.append(asyncio.create_task(self.observer.run()))
             helpers.append(asyncio.create_task(self._consume("reader-1")))
             helpers.append(asyncio.create_task(self._join_later()))
             await first_failure(self._travel(await events), helpers)
@@ -64,6 +65,11 @@ class Journey:
 
     def _make_topic(self) -> None:
         with suppress(TopicNotFound):
+            if "demo" not in self._admin.get_topic(self._topic)["properties"]:
+                raise LaunchError(
+                    f"{self._topic} was not made by a demo, which would delete it with all its messages;"
+                    " delete it yourself, or let the demo send another stream (--stream)"
+                )
             self._admin.delete_topic(self._topic, force=True)
         self._admin.create_topic(self._topic, properties={"demo": self._topic.name})
         self._admin.set_policy(self._topic, self.plan.policy)
@@ -90,7 +96,7 @@ class Journey:
             self.observer.until(
                 lambda: self.observer.sight.load_known,
                 timeout_seconds=PIPELINE_SECONDS,
-                what="a load report of the Spark job",
+                what="a load report of the Spark job (an instance that was started with --no-spark has none)",
             )
         )
         most = self.plan.events // 4

@@ -31,6 +31,10 @@ PART_BYTES = 256 * 1024
 """How large the names of one frame may be together."""
 LISTED_MAX = 5_000_000
 """How many names the lists of one namespace may have together: with each filter goes a list of its own."""
+FILTER_BYTES_MAX = 16 * 1024 * 1024
+"""How large the filters of one namespace may be together, each as often as it is held."""
+READ_AT_ONCE = 64
+"""So many lists of new filters are read before changes are told again."""
 RETRY_AFTER_SECONDS = 30.0
 LONG_LIST = 1_000
 """A list that is longer is sorted and encoded beside the event loop."""
@@ -39,6 +43,8 @@ _NEWCOMER = "newcomer"
 _GENERATION_FIELD = '"generation":0'
 
 Filters = frozenset[tuple[str, str]]
+Newcomers = Mapping["ListWatcher", str | None]
+"""Who was told nothing yet, each with the hash of the list that it holds."""
 
 
 class Numbered:
@@ -71,6 +77,7 @@ class Group:
         self._watchers: set[ListWatcher] = set()
         self._newcomers: dict[ListWatcher, str | None] = {}
         self._topics: dict[str, int] | None = None
+        self._is_old = False
         self._snapshot: Sequence[Numbered] | None = None
         self._hash: str | None = None
 
@@ -79,8 +86,8 @@ class Group:
 
     @property
     def is_read(self) -> bool:
-        """True once the list is known."""
-        return self._topics is not None
+        """True once the list is known, and while changes keep it so."""
+        return self._topics is not None and not self._is_old
 
     @property
     def size(self) -> int:
@@ -88,7 +95,7 @@ class Group:
         return len(self._topics or ())
 
     @property
-    def newcomers(self) -> dict[ListWatcher, str | None]:
+    def newcomers(self) -> Newcomers:
         """Those who were told nothing yet, each with the hash of the list that it holds."""
         return dict(self._newcomers)
 
@@ -103,10 +110,14 @@ class Group:
 
     def adopt(self, found: TopicList) -> None:
         """Take a list that was read whole, and tell those who hold an earlier one what differs."""
-        before = self._topics
+        before, self._is_old = self._topics, False
         self._topics = {self._prefix + name: life for name, life in found.topics.items()}
         if before is not None:
             self._tell(difference(before, self._topics))
+
+    def outdate(self) -> None:
+        """Note that changes were missed: the list must be read whole again."""
+        self._is_old = True
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Take changes over, each the newest state of a topic, and tell what they come to."""
@@ -123,7 +134,7 @@ class Group:
                 topics[name] = after[name] = change.incarnation
         self._tell(difference(before, after))
 
-    async def welcome(self, newcomers: Mapping[ListWatcher, str | None]) -> None:
+    async def welcome(self, newcomers: Newcomers) -> None:
         """Tell the list to those who do not hold it; the others hear nothing until it changes."""
         topics = self._topics
         if topics is None or not newcomers:
@@ -162,6 +173,7 @@ class Feed:
         self.name = name
         self._groups: dict[Filters, Group] = {}
         self._members: dict[ListWatcher, Filters] = {}
+        self._filter_bytes = 0
         self._position: Position | None = None
         self._watch: Watch | None = None
         self._task: asyncio.Task[None] | None = None
@@ -171,7 +183,14 @@ class Feed:
         return len(self._members)
 
     def join(self, watcher: ListWatcher, *, filters: Mapping[str, str], known_hash: str | None) -> None:
-        """Tell the topics with these properties, as soon as they are known, and then each change."""
+        """Tell the topics with these properties, as soon as they are known, and then each change.
+
+        Raises TooManyRequests where the filters are too large together.
+        """
+        size = size_of(filters)
+        if self._filter_bytes + size > FILTER_BYTES_MAX:
+            raise TooManyRequests(limit=FILTER_BYTES_MAX, retry_after_seconds=RETRY_AFTER_SECONDS)
+        self._filter_bytes += size
         key = self._members[watcher] = frozenset(filters.items())
         self._groups.setdefault(key, Group(self.name, filters)).join(watcher, known_hash)
         if self._watch is not None:
@@ -183,6 +202,7 @@ class Feed:
         """Tell no more; a group without watchers is forgotten, and a feed without any reads no more."""
         key = self._members.pop(watcher, None)
         if key is not None:
+            self._filter_bytes -= size_of(dict(key))
             self._groups[key].part(watcher)
             if not self._groups[key]:
                 del self._groups[key]
@@ -201,9 +221,7 @@ class Feed:
         watch.forget()
         waiting = [(group, group.newcomers) for group in self._groups.values()]
         try:
-            await self._read()
-            for group, newcomers in waiting:
-                await group.welcome(newcomers)
+            await self._tell(watch, waiting)
         except NamespaceNotFound as error:
             self._end(error)
         except Exception:
@@ -211,16 +229,27 @@ class Feed:
             logger.exception("Cannot read the topics of %s for its watchers", self.name)
         return not self.ended
 
-    async def _read(self) -> None:
-        if self._position is not None:
-            found = await node.call(namespace_watching.changes_since, position=self._position)
-            self._position = None if found is None else found.position
-            for group in self._groups.values():
-                group.apply(() if found is None else found.changes)
-        known = self._position is not None
-        for group in tuple(self._groups.values()):
-            if not (known and group.is_read):
+    async def _tell(self, watch: Watch, waiting: Iterable[tuple[Group, Newcomers]]) -> None:
+        """Tell changes, then each list to its newcomers: first those that need not be read."""
+        await self._catch_up()
+        reads = 0
+        for group, newcomers in sorted(waiting, key=lambda each: not each[0].is_read):
+            if not group.is_read:
+                if reads == READ_AT_ONCE:
+                    watch.notify(_NEWCOMER)
+                    return
+                reads += 1
                 await self._read_whole(group)
+            await group.welcome(newcomers)
+
+    async def _catch_up(self) -> None:
+        """Read and tell what changed; where that is forgotten already, all lists must be read again."""
+        if self._position is None:
+            return
+        found = await node.call(namespace_watching.changes_since, position=self._position)
+        self._position = None if found is None else found.position
+        for group in self._groups.values():
+            group.outdate() if found is None else group.apply(found.changes)
 
     async def _read_whole(self, group: Group) -> None:
         found = await node.call(
@@ -311,6 +340,11 @@ def _cut(names: Iterable[str], limit_bytes: int) -> Iterator[list[str]]:
         part.append(name)
     if part:
         yield part
+
+
+def size_of(filters: Mapping[str, str]) -> int:
+    """Give the bytes of a filter, in UTF-8."""
+    return sum(len(text.encode()) for pair in filters.items() for text in pair)
 
 
 def _part_bytes() -> int:

@@ -85,7 +85,7 @@ class PacedTransport:
     def cut(self) -> None:
         """End the connection now, with all that the peer has not read, be it here or in the kernel."""
         link = self.raw.get_extra_info("socket")
-        with suppress(OSError):  # it may be closed already
+        with suppress(OSError, ValueError):  # it may be closed already, of which each loop tells in its way
             if link is not None:
                 link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGERING)
         self.raw.abort()

@@ -142,16 +142,17 @@ class ConsumeLink:
             await connection.send(Detach(segment_id=segment_id, bucket=bucket))
         elif not (held.releasing or held.attached or self._attachments.get(held.key) is held):
             await self._attach(connection, held)
-        elif (
-            held.attached and not held.has_gap and (permits := held.take_permits(self._prefetch.per_segment))
-        ):
+        elif held.attached and not held.has_gap and (permits := held.take_permits(self._room(connection))):
             await connection.send(Flow(segment_id=segment_id, permits=permits, bucket=bucket))
+
+    def _room(self, connection: Connection) -> int:
+        return self._prefetch.within(connection.welcome.permits)
 
     async def _attach(self, connection: Connection, held: OwnedSegment) -> None:
         held.attached = True
         self._attachments[held.key] = held
         self._leaving.discard(held.key)  # what ends is of a former ownership, which its generation tells
-        permits = held.first_permits(self._prefetch.per_segment)
+        permits = held.first_permits(self._room(connection))
         segment_id, bucket = held.key
         await connection.send(
             Attach(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from operator import index
-from typing import Any, SupportsIndex, TypedDict
+from typing import Any, NamedTuple, SupportsIndex, TypedDict
 
 from scalable.client.batches import Entry
 from scalable.domain.errors import BatchInvalid, MessageTooLarge
@@ -17,6 +17,8 @@ from scalable.wire.texts import too_long
 
 COMPRESSIONS = tuple(codec.name.lower() for codec in Codec)
 MAX_SEQUENCE = MAX_TIME_MS = 2**63 - 1
+HEAD_SHARE = 16
+"""Of a frame, one part of so many is left to what stands around the key, the value and the properties."""
 NUMBERED_PER_HASH = 1_000
 """So many numbers in a row of keyless messages have one hash, so that they share batches."""
 
@@ -34,6 +36,21 @@ class MessageOptions(TypedDict, total=False):
     sequence: int | None
     deliver_at: datetime | None
     deliver_after: timedelta | None
+
+
+class MessageLimits(NamedTuple):
+    """How many bytes a message may have, less its key, and a frame with all that there is of it."""
+
+    message_bytes: int
+    frame_bytes: int
+
+    def check(self, size: int, key_size: int) -> None:
+        """Compare the sizes of a value with its properties, and of a key; raises MessageTooLarge."""
+        if size > self.message_bytes:
+            raise MessageTooLarge(size_bytes=size, limit_bytes=self.message_bytes)
+        room = self.frame_bytes - self.frame_bytes // HEAD_SHARE
+        if size + key_size > room:
+            raise MessageTooLarge(size_bytes=size + key_size, limit_bytes=room)
 
 
 class Numbering:
@@ -77,7 +94,7 @@ def make_entry(
     value: bytes,
     *,
     handle: Any,
-    limit_bytes: int,
+    limits: MessageLimits,
     properties: Mapping[str, str] | None = None,
     event_time_ms: int = 0,
     sequence: int | None = None,
@@ -93,8 +110,7 @@ def make_entry(
     size = len(value) + sum(len(_utf8(text, "property")) for text in texts)
     if key is not None and (problem := _utf8(key, "key") and too_long("its key", key)):
         raise BatchInvalid(problem=problem)
-    if size > limit_bytes:
-        raise MessageTooLarge(size_bytes=size, limit_bytes=limit_bytes)
+    limits.check(size, len((key or "").encode()))
     _check_time(event_time_ms)
     if pairs:
         encode_batch([Record(key, b"", properties=pairs)], published_at_ms=0)

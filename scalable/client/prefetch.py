@@ -22,6 +22,10 @@ class Prefetch:
         """Give how many messages of one segment may wait now."""
         return self._messages
 
+    def within(self, permits: int) -> int:
+        """Give how many may wait now where a node permits no more than so many, which its welcome tells."""
+        return min(self.per_segment, permits)
+
 
 class SharedPrefetch(Prefetch):
     """An even share of what the segments of several consumers may hold together, at least one each."""

@@ -26,7 +26,7 @@ from scalable.client.connection import (
     open_connection,
 )
 from scalable.client.outbox import Outbox, Settled
-from scalable.client.outgoing import MessageOptions, Numbering, codec_of, make_entry
+from scalable.client.outgoing import MessageLimits, MessageOptions, Numbering, codec_of, make_entry
 from scalable.client.room import Room
 from scalable.client.starting import require_new
 from scalable.client.topology import Topology, TopologyWatch, with_successors
@@ -91,7 +91,7 @@ class Producer:
         self._backoff = Backoff()
         self._undelivered: dict[Entry, None] = {}
         self._delivered = asyncio.Event()
-        self._max_message_bytes = 0
+        self._limits = MessageLimits(0, 0)
         self._last_sequence = NO_SEQUENCE
         self._unsent_turns = 0
         self._task: asyncio.Task[None] | None = None
@@ -195,7 +195,7 @@ class Producer:
         sequence = options.get("sequence")
         self._numbering.check(sequence)
         handle = asyncio.get_running_loop().create_future()
-        entry = make_entry(key, value, handle=handle, limit_bytes=self._max_message_bytes, **options)
+        entry = make_entry(key, value, handle=handle, limits=self._limits, **options)
         with self._numbering.using(sequence):
             await self._room.take(entry.size)
         entry.added_at = _now()
@@ -257,7 +257,7 @@ class Producer:
 
     def _adopt(self, connection: Connection) -> None:
         welcome = connection.welcome
-        self._max_message_bytes = welcome.max_message_bytes
+        self._limits = MessageLimits(welcome.max_message_bytes, welcome.max_frame_bytes)
         self._outbox.bound_batches(welcome.max_message_bytes)
         if self._welcomed is not None and not self._welcomed.done():
             self._last_sequence = welcome.last_sequence

@@ -140,16 +140,19 @@ class QueueLink:
             # Acknowledgements of before come first: else their messages could be claimed and sent once more.
             if not segment.has_unsettled:
                 await self._attach(connection, segment)
-        elif segment.attached and (permits := segment.take_permits(self._prefetch.per_segment)):
+        elif segment.attached and (permits := segment.take_permits(self._room(connection))):
             await connection.send(QueueFlow(segment_id=segment.segment_id, permits=permits))
 
     async def _tell(self, connection: Connection, segment: QueueSegment) -> None:
         for frame in self._inbox.take_outcomes(segment):
             await connection.send(frame)
 
+    def _room(self, connection: Connection) -> int:
+        return self._prefetch.within(connection.welcome.permits)
+
     async def _attach(self, connection: Connection, segment: QueueSegment) -> None:
         segment.attached = True
-        permits = segment.first_permits(self._prefetch.per_segment)
+        permits = segment.first_permits(self._room(connection))
         lease_ms = round(self._inbox.lease_seconds * 1_000)
         attach = QueueAttach(segment_id=segment.segment_id, permits=permits, ack_timeout_ms=lease_ms)
         await connection.send(attach)

@@ -41,8 +41,8 @@ UPDATE scalable_idempotentrequest
 _END_WORK = """
 UPDATE scalable_idempotentrequest SET expires_at = clock_timestamp() WHERE id = %(id)s AND status IS NULL
 """
-# Whoever marks a row holds it until its transaction ends: it is passed over, not waited for. An array is looked up
-# once, while IN (...) may be asked anew for each row and so take more than its limit.
+# Whoever marks a row holds it until its transaction ends: it is passed over, not waited for. An array is
+# looked up once, while IN (...) may be asked anew for each row and so take more than its limit.
 _TRIM = f"""
 DELETE FROM scalable_idempotentrequest
  WHERE id = ANY(ARRAY(

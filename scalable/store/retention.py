@@ -17,8 +17,8 @@ KEPT_OPERATIONS = 1_000
 """So many finished operations of a topic are remembered, the newest."""
 _FORGOTTEN_AT_ONCE = 500
 
-# An array is looked up once; what stands in IN (...) may be asked anew for each row, and then takes no heed of its
-# limit, since it passes over what it has locked before.
+# An array is looked up once; what stands in IN (...) may be asked anew for each row, and then takes no heed
+# of its limit, since it passes over what it has locked before.
 _TAKE_DUE = """
 UPDATE scalable_topic SET next_sweep_at = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE id = ANY(ARRAY(

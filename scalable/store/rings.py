@@ -34,8 +34,8 @@ ON CONFLICT (topic_id, span_minutes, minute, segment_id)
 DO UPDATE SET mean = excluded.mean, peak = excluded.peak, observed_ms = excluded.observed_ms
 """
 
-# What another transaction writes is passed over: it goes the next time. An array is looked up once, while IN (...) may
-# be asked anew for each row and so take more than its limit.
+# What another transaction writes is passed over: it goes the next time. An array is looked up once, while
+# IN (...) may be asked anew for each row and so take more than its limit.
 _TRIM = """
 DELETE FROM scalable_loadtile WHERE id = ANY(ARRAY(
     SELECT id FROM scalable_loadtile WHERE span_minutes = %s AND minute < %s

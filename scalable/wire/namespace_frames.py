@@ -8,6 +8,8 @@ from scalable.wire.frame import Frame, ServerSent
 
 FilterKey = Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[^\x00]*$")]
 FilterValue = Annotated[str, msgspec.Meta(max_length=4096, pattern=r"^[^\x00]*$")]
+MAX_FILTER_BYTES = 32 * 1024
+"""How many bytes the names and values of a filter may have together, in UTF-8."""
 Filters = Annotated[dict[FilterKey, FilterValue], msgspec.Meta(max_length=100)]
 ListHash = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{8}\Z")]
 

@@ -182,6 +182,14 @@ async def test_frames_that_make_no_sense(live_node: LiveNode) -> None:
             assert await end_of(watcher) == ("frame_invalid", 4400), text
 
 
+async def test_a_filter_is_bounded_as_a_whole(live_node: LiveNode) -> None:
+    filters = {str(number): "é" * 2_047 for number in range(8)}  # 4,094 bytes each, and a name of 1
+    async with listing(live_node, SPACE, filters={**filters, "more": "1234"}):
+        pass  # it took its list
+    async with list_socket(live_node, SPACE, filters={**filters, "more": "12345"}) as watcher:
+        assert await end_of(watcher) == ("frame_invalid", 4400)
+
+
 async def test_an_explicit_close(live_node: LiveNode) -> None:
     async with listing(live_node, SPACE) as watcher:
         await watcher.peer.send_raw('{"type":"close"}')

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,9 +19,13 @@ class Network(asyncio.Transport):
         self.is_read = True
         self.is_closed = self.is_aborted = False
         self.written: list[bytes] = []
+        self.link: object = None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.written.append(bytes(data))
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return self.link if name == "socket" else default
 
     def is_closing(self) -> bool:
         return self.is_closed
@@ -105,6 +111,22 @@ async def test_others_have_their_turn_between_slices() -> None:
         await asyncio.sleep(0)
     assert order == ["slice", "other", "slice", "other", "slice"]
     assert network.is_read
+
+
+@pytest.mark.parametrize(
+    "problem", [OSError(9, "Bad file descriptor"), ValueError("negative file descriptor")]
+)
+async def test_a_connection_is_cut_whose_socket_is_closed_already(problem: Exception) -> None:
+    """What a socket that is gone says depends on the loop."""
+
+    class Gone:
+        def setsockopt(self, *_: object) -> None:
+            raise problem
+
+    transport, network = paced(lambda data: None)
+    network.link = Gone()
+    transport.cut()
+    assert network.is_aborted
 
 
 async def test_nothing_is_handed_on_after_the_end() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from scalable.client.batches import Batch, BatchLimits, Entry, MessageId
 from scalable.client.outbox import Outbox, Settled
-from scalable.client.outgoing import make_entry
+from scalable.client.outgoing import MessageLimits, make_entry
 from scalable.client.topology import Topology, with_successors
 from scalable.domain.errors import BatchTooLarge, ScalableError, SegmentTerminated, StreamBroken
 from scalable.domain.keyspace import key_hash, segment_hash
@@ -175,7 +175,7 @@ class NumberedWorld(World):
 
     def _put(self, message: tuple[str | None, bytes, int, int]) -> None:
         key, value, sequence, due_ms = message
-        entry = make_entry(key, value, handle=None, limit_bytes=100, sequence=sequence)
+        entry = make_entry(key, value, handle=None, limits=MessageLimits(100, 1_000), sequence=sequence)
         entry.added_at, entry.deliver_at_ms = self.now, due_ms
         self.outbox.add(entry)
 

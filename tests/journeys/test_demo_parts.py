@@ -19,9 +19,12 @@ from launch.demo.plan import SMALL_RUN_EVENTS, SPLITS_WANTED, plan_for
 from launch.demo.report import result_of
 from launch.demo.streams import STREAMS, Stream
 from launch.demo.weather import TOTAL_OBSERVATIONS, read_weather
+from launch.process import LaunchError
+from scalable.client import Admin
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.domain.layout import Layout
 from scalable.domain.policy import parse_override, resolve, violations
+from tests.processes import LiveNode
 
 
 def test_flights_come_in_a_stable_total_order_with_tail_numbers_as_keys() -> None:
@@ -43,6 +46,17 @@ def test_flights_come_in_a_stable_total_order_with_tail_numbers_as_keys() -> Non
     assert [row["number"] for row in rows] == list(range(3_000))
     assert all(flight.key == row["tailnum"] for flight, row in zip(flights, rows, strict=True))
     assert any(flight.key is None for flight in flights)
+
+
+async def test_a_topic_that_no_demo_made_is_not_touched(live_node: LiveNode, tmp_path: Path) -> None:
+    topic = STREAMS["flights"].topic
+    services = RunningServices((live_node.url,), tmp_path, live_node.admin_token, "")
+    with Admin(live_node.url, live_node.admin_token) as admin:
+        admin.create_topic(topic, properties={"owner": "me"})
+        before = admin.get_topic(topic)["incarnation"]
+        with pytest.raises(LaunchError, match=str(topic)):
+            await Journey(plan_for(1_000), services).run()
+        assert admin.get_topic(topic)["incarnation"] == before
 
 
 @pytest.mark.slow

@@ -15,7 +15,9 @@ from scalable.store.clock import moment
 from tests.topology import make_topic
 
 ROOT = Path(__file__).parents[2]
-ASKED_ANEW = re.compile(r"\bIN\s*\(\s*SELECT\b(?:(?!\"\"\").)*?\bSKIP\s+LOCKED\s*\)", re.DOTALL | re.IGNORECASE)
+ASKED_ANEW = re.compile(
+    r"\bIN\s*\(\s*SELECT\b(?:(?!\"\"\").)*?\bSKIP\s+LOCKED\s*\)", re.DOTALL | re.IGNORECASE
+)
 PLANS = {
     "as it is chosen": (),
     "row by row": ("hashjoin", "mergejoin", "hashagg", "sort", "material", "memoize"),

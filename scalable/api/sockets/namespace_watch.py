@@ -7,7 +7,7 @@ from typing import ClassVar
 import msgspec
 from django.conf import settings
 
-from scalable.api.namespace_feeds import Feed, Numbered, namespace_feeds
+from scalable.api.namespace_feeds import Feed, Numbered, namespace_feeds, size_of
 from scalable.api.sockets.base import Socket
 from scalable.api.sockets.outbox import Outbox
 from scalable.domain.errors import FrameInvalid, ReaderTooSlow
@@ -19,6 +19,7 @@ from scalable.wire.frames import (
     WatchTopics,
     decoder,
 )
+from scalable.wire.namespace_frames import MAX_FILTER_BYTES
 
 
 class NamespaceWatchSocket(Socket):
@@ -48,6 +49,8 @@ class NamespaceWatchSocket(Socket):
     async def frame_received(self, frame: Frame) -> None:
         if not isinstance(frame, WatchTopics) or self._feed is not None:
             raise FrameInvalid(problem="this socket watches something already")
+        if (size := size_of(frame.filters)) > MAX_FILTER_BYTES:
+            raise FrameInvalid(problem=f"its filters have {size} bytes, more than {MAX_FILTER_BYTES}")
         self._feed = namespace_feeds.join(
             self, name=self._namespace, filters=frame.filters, known_hash=frame.hash
         )
