@@ -112,6 +112,8 @@ class Branch(Generic[ConsumerKind]):
             if self._passing is not None:
                 with suppress(Exception):
                     await self._passing.close(0.0)
+            if self._before is not None:  # whoever waits for this one waits for that, too
+                await self._before.ended()
         finally:
             self.tried.set()
             await self._close(timeout_seconds)
