@@ -13,6 +13,8 @@ from scalable.domain.keyspace import HashRange
 from scalable.wire.batch import NO_SEQUENCE, Record
 from scalable.wire.marks import Mark, bounds
 
+LENGTH_BYTES = 2
+"""Before each name and value of a property stands its length."""
 ENTRY_OVERHEAD_BYTES = 200
 """What an entry takes in memory beside its key, value and properties."""
 MAX_SPAN = 2**32 - 1
@@ -39,6 +41,17 @@ class MessageId:
     duplicate: bool = field(default=False, compare=False, repr=False)
 
 
+def utf8_size(text: str) -> int:
+    """Give the bytes of a text in UTF-8."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def properties_size(properties: Mapping[str, str]) -> int:
+    """Give the bytes of properties in a batch, their lengths included."""
+    texts = (text for pair in properties.items() for text in pair)
+    return sum(utf8_size(text) + LENGTH_BYTES for text in texts)
+
+
 @dataclass(slots=True, eq=False)
 class Entry:
     """One message on its way: `hash16` routes it.
@@ -60,13 +73,13 @@ class Entry:
     doubtful: bool = False
     deliver_at_ms: int = 0
     size: int = field(init=False)
-    """The bytes that the entry takes in memory."""
+    """The bytes that the entry takes in memory, and at most in a batch."""
 
     def __post_init__(self) -> None:
         extra = 0
         if self.properties:
-            extra = sum(len(name) + len(value) for name, value in self.properties.items())
-        self.size = ENTRY_OVERHEAD_BYTES + len(self.value) + len(self.key or "") + extra
+            extra = properties_size(self.properties)
+        self.size = ENTRY_OVERHEAD_BYTES + len(self.value) + utf8_size(self.key or "") + extra
 
     @property
     def is_new(self) -> bool:

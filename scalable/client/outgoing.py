@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import Any, NamedTuple, SupportsIndex, TypedDict
 
-from scalable.client.batches import Entry
+from scalable.client.batches import LENGTH_BYTES, Entry, utf8_size
 from scalable.domain.errors import BatchInvalid, MessageTooLarge
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.wire.batch import NO_SEQUENCE, Codec, Record, encode_batch
@@ -44,13 +44,16 @@ class MessageLimits(NamedTuple):
     message_bytes: int
     frame_bytes: int
 
-    def check(self, size: int, key_size: int) -> None:
-        """Compare the sizes of a value with its properties, and of a key; raises MessageTooLarge."""
+    def check(self, size: int, extra: int) -> None:
+        """Compare the size of a value with its properties, and of what else is sent.
+
+        Raises MessageTooLarge.
+        """
         if size > self.message_bytes:
             raise MessageTooLarge(size_bytes=size, limit_bytes=self.message_bytes)
         room = self.frame_bytes - self.frame_bytes // HEAD_SHARE
-        if size + key_size > room:
-            raise MessageTooLarge(size_bytes=size + key_size, limit_bytes=room)
+        if size + extra > room:
+            raise MessageTooLarge(size_bytes=size + extra, limit_bytes=room)
 
 
 class Numbering:
@@ -110,7 +113,7 @@ def make_entry(
     size = len(value) + sum(len(_utf8(text, "property")) for text in texts)
     if key is not None and (problem := _utf8(key, "key") and too_long("its key", key)):
         raise BatchInvalid(problem=problem)
-    limits.check(size, len((key or "").encode()))
+    limits.check(size, utf8_size(key or "") + 2 * LENGTH_BYTES * len(pairs))
     _check_time(event_time_ms)
     if pairs:
         encode_batch([Record(key, b"", properties=pairs)], published_at_ms=0)

@@ -9,6 +9,7 @@ import pytest
 
 from scalable.client import (
     Admin,
+    BatchLimits,
     CheckpointConsumer,
     KeySharedConsumer,
     Producer,
@@ -70,3 +71,16 @@ async def test_what_fits_into_no_frame_ends_the_message_alone(
         async with asyncio.timeout(PATIENCE_SECONDS):
             await producer.send("k" * key_bytes, bytes(limit))
             await producer.send("next", b"")
+
+
+@pytest.mark.parametrize("text", ["x", "ж", "語", "\N{GRINNING FACE}", ""], ids=ascii)
+async def test_batches_of_any_texts_fit_into_frames(narrow: LiveNode, text: str) -> None:
+    """Keys and properties count by their bytes, and so do empty ones."""
+    async with Producer(
+        narrow.url, TOPIC, narrow.admin_token, limits=BatchLimits(max_bytes=1 << 30)
+    ) as producer:
+        sent = [
+            await producer.submit(text * 800, b"", properties={f"{name}{text}": text for name in range(90)})
+            for _ in range(200)
+        ]
+        await asyncio.wait_for(asyncio.gather(*sent), PATIENCE_SECONDS)
