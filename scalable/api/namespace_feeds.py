@@ -284,11 +284,12 @@ class NamespaceFeeds:
     def join(
         self, watcher: ListWatcher, *, name: NamespaceName, filters: Mapping[str, str], known_hash: str | None
     ) -> Feed:
-        """Let a watcher follow the topics of a namespace that have these properties."""
+        """Let a watcher follow the topics that have these properties; raises TooManyRequests."""
         feed = self._feeds.get(name)
         if feed is None or feed.ended:
-            feed = self._feeds[name] = Feed(name)
+            feed = Feed(name)
         feed.join(watcher, filters=filters, known_hash=known_hash)
+        self._feeds[name] = feed
         return feed
 
     def part(self, watcher: ListWatcher, feed: Feed) -> None:

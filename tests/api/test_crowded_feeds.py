@@ -9,9 +9,10 @@ from scalable.api import namespace_feeds as module
 from scalable.api.namespace_feeds import NamespaceFeeds
 from scalable.domain.errors import TooManyRequests
 from scalable.services import namespace_watching
+from scalable.wire.frames import Hello, WatchTopics, encode
 from tests.api.list_watchers import create
 from tests.api.peers import ask
-from tests.api.test_namespace_feeds import SPACE, Listener, hints_only, join, reads
+from tests.api.test_namespace_feeds import LIMIT_SECONDS, SPACE, Listener, hints_only, join, knock, reads
 
 __all__ = ["hints_only", "reads"]
 _services = {name: getattr(namespace_watching, name) for name in ("topic_list", "changes_since")}
@@ -30,6 +31,22 @@ async def test_filters_are_bounded_together(hints_only: None, monkeypatch: pytes
     await third.until()
     for each in (one, third):
         registry.part(each, feed)
+
+
+async def test_a_socket_whose_filters_are_too_many_is_closed(
+    hints_only: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FILTER_BYTES_MAX", 1)
+    session = knock()
+    await session.send(type="websocket.connect")
+    for frame in (Hello(protocol=1), WatchTopics(filters={"team": "red"})):
+        await session.send(type="websocket.receive", text=encode(frame))
+    while (sent := await session.receive(LIMIT_SECONDS))["type"] != "websocket.close":
+        pass
+    assert (sent["code"], sent["reason"]) == (4429, "too_many_requests")
+    await session.send(type="websocket.disconnect", code=4429)
+    await session.ended()
+    assert len(module.namespace_feeds) == 0
 
 
 async def test_changes_and_known_lists_are_told_between_new_ones(

@@ -10,7 +10,7 @@ from django.conf import settings
 from scalable.api.namespace_feeds import Feed, Numbered, namespace_feeds, size_of
 from scalable.api.sockets.base import Socket
 from scalable.api.sockets.outbox import Outbox
-from scalable.domain.errors import FrameInvalid, ReaderTooSlow
+from scalable.domain.errors import FrameInvalid, ReaderTooSlow, TooManyRequests
 from scalable.domain.names import NamespaceName
 from scalable.wire.frames import (
     Frame,
@@ -51,9 +51,12 @@ class NamespaceWatchSocket(Socket):
             raise FrameInvalid(problem="this socket watches something already")
         if (size := size_of(frame.filters)) > MAX_FILTER_BYTES:
             raise FrameInvalid(problem=f"its filters have {size} bytes, more than {MAX_FILTER_BYTES}")
-        self._feed = namespace_feeds.join(
-            self, name=self._namespace, filters=frame.filters, known_hash=frame.hash
-        )
+        try:
+            self._feed = namespace_feeds.join(
+                self, name=self._namespace, filters=frame.filters, known_hash=frame.hash
+            )
+        except TooManyRequests as error:
+            self.fail(error)
 
     async def closed(self) -> None:
         if self._feed is not None:
