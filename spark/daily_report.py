@@ -10,12 +10,20 @@ import argparse
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as sf
 
-from spark.history import file_system, in_namespace, read_recorded, recorded_files
+from spark.history import (
+    RecordedFiles,
+    file_system,
+    in_namespace,
+    read_recorded,
+    recorded_files,
+    with_readable,
+)
 from spark.jobs import Result, check_namespace, into_option, job_parser, read_day, run_job, yesterday
 from spark.report_page import draw, page
 
@@ -154,6 +162,10 @@ def busiest_quarters(minutes: DataFrame, topics: DataFrame) -> DataFrame:
 def report(session: SparkSession, options: argparse.Namespace) -> Result:
     """Write the report of a day; a report that was there is replaced."""
     recorded = recorded_files(options.history, first=options.day, last=options.day)
+    return with_readable(options.history, recorded, partial(_report, session, options))
+
+
+def _report(session: SparkSession, options: argparse.Namespace, recorded: RecordedFiles) -> Result:
     rows = in_namespace(read_recorded(session, options.history, recorded), options.namespace).cache()
     minutes = topic_minutes(rows, options.segment_rate).cache()
     tables = {

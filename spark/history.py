@@ -10,17 +10,20 @@ from __future__ import annotations
 import hashlib
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import compress, groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
 from pyarrow import fs
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -68,8 +71,9 @@ READ_SCHEMA = (
 )
 REQUIRED = frozenset({"topic", "incarnation", "segment_id", "minute_ms", "observed_ms", *SCHEMA.names[5:9]})
 """The columns that files of all versions have."""
-FOOTERS_AT_ONCE = 8
+FILES_AT_ONCE = 8
 Row = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +200,12 @@ def file_system(location: str) -> tuple[fs.FileSystem, str]:
 
 
 def days_of(files: fs.FileSystem, directory: str) -> Iterator[tuple[date, str]]:
-    """Give the days that a history has, with their directories."""
+    """Give the days that a history has, with their directories; what is named like no day is passed over."""
     for info in files.get_file_info(fs.FileSelector(directory, allow_not_found=True)):
         match = _DAY.fullmatch(info.base_name)
-        if match:
-            yield date.fromisoformat(match[1]), info.path
+        if match and info.type == fs.FileType.Directory:
+            with suppress(ValueError):  # such as the 45th of a month
+                yield date.fromisoformat(match[1]), info.path
 
 
 def write_file(files: fs.FileSystem, directory: str, name: str, table: pa.Table) -> None:
@@ -219,10 +224,27 @@ def recorded_files(location: str, *, first: date, last: date) -> RecordedFiles:
     return check_files(files, [path for of_day in days for path in parquet_files(files, of_day)])
 
 
-def check_files(files: fs.FileSystem, paths: Sequence[str]) -> RecordedFiles:
-    """Look at files of the history, and whether they can be read."""
-    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
-        sound = list(pool.map(lambda path: _is_sound(files, path), paths))
+def with_readable(location: str, recorded: RecordedFiles, work: Callable[[RecordedFiles], T]) -> T:
+    """Do a work with files that seem to be readable; where it fails, once more without those that are not.
+
+    Only then is the data of all of them looked at.
+    """
+    try:
+        return work(recorded)
+    except (PySparkException, Py4JJavaError):
+        files, directory = file_system(location)
+        found = check_files(files, [f"{directory}/{name}" for name in recorded.readable], _is_whole)
+        if not found.unreadable:
+            raise
+        return work(RecordedFiles(found.readable, (*recorded.unreadable, *found.unreadable)))
+
+
+def check_files(
+    files: fs.FileSystem, paths: Sequence[str], check: Callable[[pq.ParquetFile], bool] | None = None
+) -> RecordedFiles:
+    """Look at files of the history, and whether they can be read; by their footers if not told otherwise."""
+    with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+        sound = list(pool.map(lambda path: _passes(files, path, check or _is_sound), paths))
     names = ["/".join(path.split("/")[-2:]) for path in paths]  # below the history: the day and the file
     unreadable = tuple(name for name, is_sound in zip(names, sound, strict=True) if not is_sound)
     if unreadable:
@@ -237,24 +259,32 @@ def parquet_files(files: fs.FileSystem, directory: str) -> list[str]:
     return sorted(info.path for info in whole if info.base_name.endswith(".parquet"))
 
 
-def _is_sound(files: fs.FileSystem, path: str) -> bool:
-    """Tell whether a file has a footer, at its end, with the columns of the history.
-
-    A file that lost its end, as after a power cut, has none. Lists are compared as such: Spark and Arrow
-    name their elements differently.
-    """
+def _passes(files: fs.FileSystem, path: str, check: Callable[[pq.ParquetFile], bool]) -> bool:
     try:
-        with files.open_input_file(path) as file:
-            schema = pq.read_schema(file)
-    except (OSError, pa.ArrowException):
+        with (
+            files.open_input_file(path) as stream,
+            pq.ParquetFile(stream, page_checksum_verification=True) as file,
+        ):
+            return check(file)
+    except (OSError, ValueError, pa.ArrowException):
         return False
-    types = {name: schema.field(name).type for name in schema.names if name in SCHEMA.names}
-    same = (
-        found.id == wanted.id and (found == wanted or pa.types.is_list(wanted))
-        for name, found in types.items()
-        for wanted in (SCHEMA.field(name).type,)
-    )
-    return types.keys() >= REQUIRED and all(same)
+
+
+def _is_sound(file: pq.ParquetFile) -> bool:
+    """Tell whether a file has a footer, at its end, with the columns of the history and their types.
+
+    A file that lost its end, as after a power cut, has none. Types are the same whatever the elements of
+    lists are named: Spark and Arrow do so differently.
+    """
+    types = {each.name: each.type for each in file.schema_arrow if each.name in SCHEMA.names}
+    return types.keys() >= REQUIRED and all(found == SCHEMA.field(name).type for name, found in types.items())
+
+
+def _is_whole(file: pq.ParquetFile) -> bool:
+    """Tell whether the data of a file can be decoded; raises ArrowException or OSError if not."""
+    for batch in file.iter_batches():
+        batch.validate(full=True)
+    return True
 
 
 def read_recorded(session: SparkSession, location: str, recorded: RecordedFiles) -> DataFrame:

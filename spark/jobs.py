@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -44,6 +45,7 @@ END_SECONDS = 3 * STOP_SECONDS
 """So long after the signal the process ends even if the exception was lost in a callback of a library."""
 _SETTINGS = {"spark.sql.adaptive.enabled": "true"}
 TASKS_PER_CORE = 4
+_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )*(.+)$", re.MULTILINE)
 Result = dict[str, Any]
 
 
@@ -150,7 +152,7 @@ def _run(
         if _told_to_end.is_set():  # whoever ends all processes of a group ends the JVM before us
             progress.end("CANCELLED")
             return CANCELLED
-        reason = str(error).partition("\n\tat ")[0]
+        reason = reason_of(error)
         logger.error("%s failed: %s", name, reason)
         progress.end("FAILED", error=reason[:2000])
         return 1
@@ -159,6 +161,14 @@ def _run(
         return 1
     sys.stdout.write(f"{json.dumps(result)}\n")
     return 0
+
+
+def reason_of(error: Exception) -> str:
+    """Give what an error says without the stack of Java, and what caused it in the end."""
+    said = str(error)
+    reason = said.partition("\n\tat ")[0]
+    causes = _CAUSE.findall(said)
+    return reason if not causes or causes[-1] in reason else f"{reason}: {causes[-1]}"
 
 
 def _start(make: Callable[[], SparkSession]) -> SparkSession:

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from scalable.domain.errors import ScalableError
 from scalable.domain.jobs import check_policies
 from scalable.domain.json_text import load_shallow_json
 from scalable.domain.keyspace import KEYSPACE_SIZE
-from spark.history import in_namespace, read_recorded, recorded_files
+from spark.history import RecordedFiles, in_namespace, read_recorded, recorded_files, with_readable
 from spark.jobs import (
     TASKS_PER_CORE,
     Result,
@@ -184,8 +185,12 @@ def compare(results: DataFrame) -> DataFrame:
 
 def run(session: SparkSession, options: argparse.Namespace) -> Result:
     """Replay the days of a namespace, and write the results; those of the same days are replaced."""
+    recorded = recorded_files(options.history, first=options.day, last=options.last_day or options.day)
+    return with_readable(options.history, recorded, partial(_run, session, options))
+
+
+def _run(session: SparkSession, options: argparse.Namespace, recorded: RecordedFiles) -> Result:
     last = options.last_day or options.day
-    recorded = recorded_files(options.history, first=options.day, last=last)
     rows = in_namespace(read_recorded(session, options.history, recorded), options.namespace)
     candidates = candidates_of(options.profile or RULES, options.policy)
     results = replay_topics(rows, candidates, _setup(options)).cache()

@@ -193,12 +193,13 @@ def test_files_that_cannot_be_read_are_left_out_and_told(session: SparkSession, 
         spoil(directory, name)
     put(directory, "other types", whole.set_column(3, "minute_ms", pa.array(["now"])))
     put(directory, "other lists", whole.set_column(9, "mean", pa.array([1.0])))
+    put(directory, "other elements", whole.set_column(9, "mean", pa.array([["fast"]])))
     put(directory, "other columns", whole.select(["topic", "minute_ms"]))
     put(directory, "of an earlier version", whole.drop_columns(["hot_keys", "keys_seen", "keys_error"]))
     put(directory, "no rows", whole.slice(0, 0))
     day = datetime.fromtimestamp(START_MS / 1000, UTC).date()
     found = recorded_files(str(tmp_path), first=day, last=day)
-    odd = {*UNREADABLE, "other types", "other lists", "other columns"}
+    odd = {*UNREADABLE, "other types", "other lists", "other elements", "other columns"}
     assert set(found.unreadable) == {f"{directory.name}/{name}.parquet" for name in odd}
     (row,) = read_history(session, str(tmp_path), first=day, last=day).collect()
     assert (row["topic"], row["minute_ms"], row["day"]) == (TOPIC, START_MS, day)
