@@ -23,8 +23,8 @@ class Prefetch:
         return self._messages
 
     def within(self, permits: int) -> int:
-        """Give how many may wait now where a node permits no more than so many, which its welcome tells."""
-        return min(self.per_segment, permits)
+        """Give how many may wait now where a node's welcome tells what it permits at most; 0: no limit."""
+        return min(self.per_segment, permits or self.per_segment)
 
 
 class SharedPrefetch(Prefetch):

@@ -83,20 +83,22 @@ class Load:
                 self.key, subscription="shared", generation=None, ranges=[(max(1, first), end)]
             )
 
-    def pages(self) -> dict[str, int]:
-        names = {"incarnation": self.key.incarnation, "segment_id": self.key.segment_id}
-        append = {
+    def _next(self) -> dict[str, Any]:
+        sequence, self.sequence = self.sequence, self.sequence + 1
+        return {
             "producer": "p",
             "counts": [1],
             "hash_lows": [0],
             "hash_highs": [0],
-            "firsts": [self.sequence],
-            "lasts": [self.sequence],
+            "firsts": [sequence],
+            "lasts": [sequence],
             "sizes": [1],
             "deliver_ats_ms": [0],
             "payloads": [b"x"],
         }
-        self.sequence += 1
+
+    def pages(self) -> dict[str, int]:
+        names = {"incarnation": self.key.incarnation, "segment_id": self.key.segment_id}
         acknowledge = {
             "subscription": "s",
             "generation": 0,
@@ -121,7 +123,8 @@ class Load:
                 statements.ACKNOWLEDGE_RANGES,
                 {**names, **ranges, **acknowledge, "subscription": "shared", "generation": None},
             ),
-            "append": _pages(statements.APPEND, {**names, **append}),
+            # A table that grows, or a page of an index that splits, costs a single append more.
+            "append": min(_pages(statements.APPEND, {**names, **self._next()}) for _ in range(3)),
             "acknowledge": _pages(statements.ACKNOWLEDGE, {**names, **acknowledge}),
             "cursor": _pages(statements.CURSORS, {**names, "subscription": "s", "max_ranges": 9}),
             "read": _pages(statements.READ, {**names, **read}),
