@@ -139,7 +139,7 @@ def write_history(incarnation: int, segments: Collection[Segment], end_offsets: 
             pruned_at=ClockTimestamp(),
             end_offset=end_offsets.get(segment.segment_id, 0),
         )
-        for segment in segments
+        for segment in sorted(segments, key=lambda each: each.segment_id)
     )
     with connection.cursor() as cursor:
         cursor.execute(_FORGET_OLDEST, {"topic": incarnation, "kept": KEPT_HISTORY})
