@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from pyspark import SparkContext
+from pyspark import SparkContext, TaskContext
 
 from spark.jobs import stage_counts
 from spark.session import make_session
@@ -28,7 +28,7 @@ def main() -> None:
     session = make_session(name="losing", master=master, directory=directory)
     context = session.sparkContext
     release = directory / "release"
-    work = threading.Thread(target=_work, args=(context, directory, release))
+    work = threading.Thread(target=_work, args=(context, directory, release), daemon=True)
     work.start()
     wait_for(
         lambda: len(list(directory.glob("done-*"))) == TASKS - EXECUTORS, "all tasks but those that wait"
@@ -54,7 +54,8 @@ def _work(context: SparkContext, directory: Path, release: Path) -> None:
     context.setJobGroup(GROUP, GROUP)
 
     def task(number: int, rows: Iterable[int]) -> Iterator[tuple[int, int]]:
-        if number >= TASKS - EXECUTORS:
+        # Waiting again, those that wait would hold all places, and nothing could be done again.
+        if number >= TASKS - EXECUTORS and _attempt_number() == 0:
             wait_for(release.exists, "the end of the others")
         done = directory / f"done-{number}"
         if done.exists():
@@ -65,6 +66,13 @@ def _work(context: SparkContext, directory: Path, release: Path) -> None:
 
     rows: Any = context.parallelize(range(TASKS), TASKS).mapPartitionsWithIndex(task)
     rows.groupByKey(EXECUTORS).count()
+
+
+def _attempt_number() -> int:
+    """Tell how often the task that runs here has failed before."""
+    task = TaskContext.get()
+    assert task is not None
+    return task.attemptNumber()
 
 
 if __name__ == "__main__":
