@@ -147,9 +147,9 @@ class Crowds:
         """Register a consumer; raises TermSuperseded, SubscriptionNotFound."""
         await self._registrations.write((leader, subscription_id), consumer)
 
-    async def release(self, subscription_id: int, release: Release) -> Refusal | None:
-        """Pass a segment on, or tell why not; raises SubscriptionNotFound."""
-        return await self._releases.write(subscription_id, release)
+    async def release(self, leader: Leader, subscription_id: int, release: Release) -> Refusal | None:
+        """Pass a segment on, or tell why not; raises TermSuperseded, SubscriptionNotFound."""
+        return await self._releases.write((leader, subscription_id), release)
 
     async def _register_all(self, key: tuple[Leader, int], consumers: Sequence[str]) -> Sequence[None]:
         leader, subscription_id = key
@@ -162,8 +162,9 @@ class Crowds:
         return [None] * len(consumers)
 
     async def _release_all(
-        self, subscription_id: int, releases: Sequence[Release]
+        self, key: tuple[Leader, int], releases: Sequence[Release]
     ) -> Sequence[Refusal | None]:
+        leader, subscription_id = key
         return await self._call(
-            assignment.release_segments, subscription_id=subscription_id, releases=releases
+            assignment.release_segments, leader=leader, subscription_id=subscription_id, releases=releases
         )

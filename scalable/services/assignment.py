@@ -22,7 +22,7 @@ from scalable.domain.segment import SegmentState
 from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
-from scalable.services.controller import Leader
+from scalable.services.controller import Leader, require
 from scalable.services.positions import require_reached
 from scalable.services.settling import Outcome, write_all
 from scalable.store import assigned, checkpoints
@@ -159,9 +159,15 @@ class Release:
 Refusal = SegmentNotOwned | GenerationSuperseded | PositionInvalid | SegmentStoreMissing
 
 
-def release_segments(*, subscription_id: int, releases: Sequence[Release]) -> list[Refusal | None]:
-    """Pass on what these releases name, and give for each why it was refused; raises SubscriptionNotFound."""
+def release_segments(
+    *, leader: Leader, subscription_id: int, releases: Sequence[Release]
+) -> list[Refusal | None]:
+    """Pass on what these releases name, and give for each why it was refused.
+
+    Raises TermSuperseded, SubscriptionNotFound.
+    """
     with transaction.atomic():
+        require(leader)
         subscription = store.lock(subscription_id)
         known = store.ownerships(subscription_id)
         layout = store.read_layout(subscription.incarnation)

@@ -46,14 +46,21 @@ class Held:
 
 
 def report_end(
-    *, subscription_id: int, consumer: str, segment_id: int, generation: int, position: int
+    *,
+    leader: Leader,
+    subscription_id: int,
+    consumer: str,
+    segment_id: int,
+    generation: int,
+    position: int,
 ) -> None:
     """Note that the owner has read a segment to its end, which opens its successors; again is fine.
 
-    Raises SubscriptionNotFound, SubscriptionTypeMismatch, SegmentNotOwned, GenerationSuperseded,
-    PositionInvalid, SegmentStoreMissing.
+    Raises TermSuperseded, SubscriptionNotFound, SubscriptionTypeMismatch, SegmentNotOwned,
+    GenerationSuperseded, PositionInvalid, SegmentStoreMissing.
     """
     with transaction.atomic():
+        require(leader)
         locked = _checked(subscriptions.lock(subscription_id))
         known = subscriptions.ownerships(subscription_id)
         owned = known.owned.get(BucketKey(segment_id), Ownership())
@@ -68,14 +75,14 @@ def report_end(
         settle_locked(locked, ended={segment_id})
 
 
-def commit(*, subscription_id: int, checkpoint: Checkpoint, preview: bool = False) -> Held:
+def commit(*, leader: Leader, subscription_id: int, checkpoint: Checkpoint, preview: bool = False) -> Held:
     """Let go of what lies before a checkpoint; floors never move back, and unnamed segments keep theirs.
 
-    A preview only tells what is skipped. Raises TopicNotFound, SubscriptionNotFound,
+    A preview only tells what is skipped. Raises TopicNotFound, TermSuperseded, SubscriptionNotFound,
     SubscriptionTypeMismatch, InvalidParameter, CheckpointSuperseded.
     """
     with transaction.atomic():
-        locked, resumption = _lock_and_resume(subscription_id, checkpoint)
+        locked, resumption = _lock_and_resume(leader, subscription_id, checkpoint)
         if checkpoint.restored < locked.restored_generation:
             raise CheckpointSuperseded(
                 restored=locked.restored_generation, checkpoint_restored=checkpoint.restored
@@ -94,14 +101,14 @@ def commit(*, subscription_id: int, checkpoint: Checkpoint, preview: bool = Fals
         return Held(held, skipped, locked.generation)
 
 
-def restore(*, subscription_id: int, checkpoint: Checkpoint) -> Held:
+def restore(*, leader: Leader, subscription_id: int, checkpoint: Checkpoint) -> Held:
     """Let the whole group go on from a checkpoint, also backwards as far as messages are kept.
 
-    Every owner goes on under a new generation. Raises TopicNotFound, SubscriptionNotFound,
+    Every owner goes on under a new generation. Raises TopicNotFound, TermSuperseded, SubscriptionNotFound,
     SubscriptionTypeMismatch, InvalidParameter.
     """
     with transaction.atomic():
-        locked, resumption = _lock_and_resume(subscription_id, checkpoint)
+        locked, resumption = _lock_and_resume(leader, subscription_id, checkpoint)
         with moving_cursors(_moves(locked, resumption.positions)):
             store.clear_positions(subscription_id)
             sought(locked, segment_ids=set(resumption.positions), ended=resumption.ended)
@@ -140,14 +147,17 @@ def join(
         if alone:
             # Before the restore, which would look for the checkpoint's own topic, maybe one that is gone.
             _require_life(checkpoint, leader.incarnation)
-            held = restore(subscription_id=locked.subscription_id, checkpoint=checkpoint)
+            held = restore(leader=leader, subscription_id=locked.subscription_id, checkpoint=checkpoint)
         register_consumer(leader=leader, subscription_id=locked.subscription_id, consumer=consumer)
         return group, held
 
 
-def _lock_and_resume(subscription_id: int, checkpoint: Checkpoint) -> tuple[SubscriptionView, Resumption]:
-    """Lock the topic, so that nothing is pruned meanwhile, then the group."""
+def _lock_and_resume(
+    leader: Leader, subscription_id: int, checkpoint: Checkpoint
+) -> tuple[SubscriptionView, Resumption]:
+    """Lock the topic, so that nothing is pruned meanwhile, then the leadership and the group."""
     topic = topics.lock_incarnation(checkpoint.incarnation)
+    require(leader)
     locked = _checked(subscriptions.lock(subscription_id))
     _require_life(checkpoint, locked.incarnation)
     extents = _extents(locked.incarnation, topic.layout)

@@ -108,7 +108,9 @@ class Group:
         """Pass one on; raises what it is refused for."""
         held = self.generation(segment_id, bucket) if generation is None else generation
         release = assignment.Release(consumer, segment_id, held, bucket, position)
-        (refusal,) = assignment.release_segments(subscription_id=self.subscription_id, releases=[release])
+        (refusal,) = assignment.release_segments(
+            leader=self.leader, subscription_id=self.subscription_id, releases=[release]
+        )
         if refusal is not None:
             raise refusal
 

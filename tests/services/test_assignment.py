@@ -61,6 +61,7 @@ def test_of_releases_that_come_together_each_is_judged_for_itself() -> None:
     version = group.subscription.generation
     held = {segment_id: group.generation(segment_id) for segment_id in (first, second)}
     refusals = assignment.release_segments(
+        leader=group.leader,
         subscription_id=group.subscription_id,
         releases=[
             Release("a", first, held[first]),

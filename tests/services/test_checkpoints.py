@@ -1,5 +1,6 @@
 """CHECKPOINT groups: ends open children, commits move forward only, restores withdraw what came after."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from scalable.domain.errors import (
     InvalidParameter,
     PositionInvalid,
     SegmentNotOwned,
+    TermSuperseded,
 )
 from scalable.domain.operations import OperationKind
 from scalable.domain.subscriptions import SubscriptionType
@@ -24,6 +26,8 @@ from scalable.services import (
     subscriptions,
 )
 from scalable.services.topics import TopicView, delete_topic
+from scalable.store import checkpoints as checkpoint_rows
+from scalable.store import subscriptions as store
 from scalable.store.subscriptions import SubscriptionView
 from tests.services.group import Group, leader_of
 from tests.topology import append, drive, make_topic, request
@@ -42,6 +46,7 @@ class CheckpointGroup(Group):
 
     def end(self, consumer: str, segment_id: int, position: int, generation: int | None = None) -> None:
         checkpoints.report_end(
+            leader=self.leader,
             subscription_id=self.subscription_id,
             consumer=consumer,
             segment_id=segment_id,
@@ -50,10 +55,14 @@ class CheckpointGroup(Group):
         )
 
     def commit(self, **positions: int) -> checkpoints.Held:
-        return checkpoints.commit(subscription_id=self.subscription_id, checkpoint=self.at(**positions))
+        return checkpoints.commit(
+            leader=self.leader, subscription_id=self.subscription_id, checkpoint=self.at(**positions)
+        )
 
     def restore(self, **positions: int) -> checkpoints.Held:
-        return checkpoints.restore(subscription_id=self.subscription_id, checkpoint=self.at(**positions))
+        return checkpoints.restore(
+            leader=self.leader, subscription_id=self.subscription_id, checkpoint=self.at(**positions)
+        )
 
     def at(self, **positions: int) -> Checkpoint:
         return Checkpoint(self.topic.incarnation, {int(key[1:]): value for key, value in positions.items()})
@@ -135,7 +144,9 @@ def test_a_checkpoint_of_another_topic_changes_nothing() -> None:
     group, other = split_group(), make_topic("other", segments=1)
     with pytest.raises(InvalidParameter):
         checkpoints.restore(
-            subscription_id=group.subscription_id, checkpoint=Checkpoint(other.incarnation, {0: 1})
+            leader=group.leader,
+            subscription_id=group.subscription_id,
+            checkpoint=Checkpoint(other.incarnation, {0: 1}),
         )
     assert group.owners() == {0: "a"}
 
@@ -198,7 +209,10 @@ def test_a_restore_notes_what_is_pruned_and_unread_and_a_commit_what_it_names() 
     assert pruning.prune_topic(incarnation=group.topic.incarnation) == (0,)
     assert group.commit().skipped == ()
     tried = checkpoints.commit(
-        subscription_id=group.subscription_id, checkpoint=group.at(s0=2, s1=1), preview=True
+        leader=group.leader,
+        subscription_id=group.subscription_id,
+        checkpoint=group.at(s0=2, s1=1),
+        preview=True,
     )
     assert (tried.skipped, group.floor(1)) == ((Skipped(0, (1, 2)),), 0)
     assert group.commit(s0=2).skipped == (Skipped(0, (1, 2)),)
@@ -227,6 +241,44 @@ def test_a_join_at_a_checkpoint_of_another_life_is_refused_as_such(is_gone: bool
     assert subscriptions.list_subscriptions(name=topic.name) == []
 
 
+WRITES: dict[str, Callable[[CheckpointGroup], object]] = {
+    "register": lambda group: group.join("c"),
+    "join at a checkpoint": lambda group: checkpoints.join(
+        leader=group.leader, subscription="s", consumer="c", checkpoint=group.at(s0=1)
+    ),
+    "leave": lambda group: group.leave("b"),
+    "release": lambda group: group.release("a", 0, position=2),
+    "end": lambda group: group.end("a", 0, 3),
+    "commit": lambda group: group.commit(s0=2),
+    "restore": lambda group: group.restore(s0=1),
+}
+"""All that a member's session has its leader write."""
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_nothing_is_written_by_a_session_with_a_leader_that_was_followed(write: str) -> None:
+    group = split_group()
+    group.join("b")
+    former = group.leader
+    controller.remove_node(node_id=former.node_id)
+    group.leader = leader_of(group.topic)
+    before = _written(group)
+    present, group.leader = group.leader, former
+    with pytest.raises(TermSuperseded):
+        WRITES[write](group)
+    assert _written(group) == before
+    group.leader = present
+    WRITES[write](group)
+    assert _written(group) != before
+
+
+def _written(group: CheckpointGroup) -> list[object]:
+    """Give all that is kept of a group."""
+    owned = store.ownerships(group.subscription_id)
+    stopped = checkpoint_rows.positions(group.subscription_id)
+    return [group.subscription, store.consumers(group.subscription_id), owned, stopped, group.floor(0)]
+
+
 def test_a_commit_of_a_checkpoint_from_before_a_restore_is_refused() -> None:
     group = split_group()
     held = group.restore(s0=1)
@@ -234,7 +286,7 @@ def test_a_commit_of_a_checkpoint_from_before_a_restore_is_refused() -> None:
         group.commit(s0=2)
     assert group.floor(0) == 1
     later = replace(group.at(s0=2), restored=held.checkpoint.restored)
-    checkpoints.commit(subscription_id=group.subscription_id, checkpoint=later)
+    checkpoints.commit(leader=group.leader, subscription_id=group.subscription_id, checkpoint=later)
     assert group.floor(0) == 2
 
 

@@ -203,15 +203,18 @@ class ControllerSocket(FollowingSocket):
 
     async def _release(self, frame: Released) -> None:
         release = Release(self.consumer, frame.segment_id, frame.generation, frame.bucket, frame.position)
-        refusal = await node.crowds.release(self._registered.subscription_id, release)
+        led, subscription = self._registered
+        refusal = await node.crowds.release(led.leader, subscription.subscription_id, release)
         if refusal is not None:
             self.refuse(refusal, segment_id=frame.segment_id, bucket=frame.bucket)
 
     async def _report_end(self, frame: SegmentEnded) -> None:
+        led, group = self._registered
         try:
             await node.call(
                 checkpoints.report_end,
-                subscription_id=self._registered.subscription_id,
+                leader=led.leader,
+                subscription_id=group.subscription_id,
                 consumer=self.consumer,
                 segment_id=frame.segment_id,
                 generation=frame.generation,
@@ -221,7 +224,7 @@ class ControllerSocket(FollowingSocket):
             self.refuse(error, segment_id=frame.segment_id)
 
     async def _move_group(self, frame: Commit | Restore) -> None:
-        group, checkpoint = self._registered, _checkpoint_of(frame.checkpoint)
+        (led, group), checkpoint = self._registered, _checkpoint_of(frame.checkpoint)
         try:
             if checkpoint.incarnation != group.incarnation:
                 problem = f"it is of another life of this topic's name, which now has {group.incarnation}"
@@ -229,17 +232,19 @@ class ControllerSocket(FollowingSocket):
             move = checkpoints.restore
             if isinstance(frame, Commit):
                 move = partial(checkpoints.commit, preview=frame.preview)
-            held = await node.call(move, subscription_id=group.subscription_id, checkpoint=checkpoint)
+            held = await node.call(
+                move, leader=led.leader, subscription_id=group.subscription_id, checkpoint=checkpoint
+            )
         except (InvalidParameter, PositionInvalid, CheckpointSuperseded) as error:
             self.refuse(error, request_id=frame.request_id)
         else:
             self.push(_committed_frame(frame.request_id, held))
 
     @property
-    def _registered(self) -> SubscriptionView:
-        if self._subscription is None:
+    def _registered(self) -> tuple[Led, SubscriptionView]:
+        if self._led is None or self._subscription is None:
             raise FrameInvalid(problem="the consumer is not registered")
-        return self._subscription
+        return self._led, self._subscription
 
     async def _leave(self) -> None:
         """Leave, if there is something to leave and it is this socket's; then close."""
