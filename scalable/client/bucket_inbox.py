@@ -70,6 +70,10 @@ class OwnedBucket(OwnedSegment):
             self.received = max(self.received, position)
             self._settle()
 
+    def end_at(self, end_offset: int) -> None:
+        """Note where the segment ends: up to there everything for this bucket is here."""
+        self.skip_to(end_offset)
+
     def hand_out(self) -> Message | None:
         """Give the next message that waits."""
         message = super().hand_out()

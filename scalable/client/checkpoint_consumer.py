@@ -32,7 +32,6 @@ from scalable.wire.frames import (
 class CheckpointSegment(OwnedSegment):
     """A segment of a group: nothing is acknowledged, and its end is told once the application is past it."""
 
-    end_offset: int | None = None
     end_due = end_told = False
 
     def __init__(self, assigned: AssignedSegment, note: Callable[[Skipped], None]) -> None:
@@ -41,14 +40,27 @@ class CheckpointSegment(OwnedSegment):
 
     def deliver(self, delivery: Delivery, topic: TopicName) -> None:
         """Queue what was not received before, and note what was pruned under the reader's eyes."""
-        if delivery.first_offset > self.received and not self.has_gap:
-            self._note(Skipped(self.segment_id, (self.segment_id,)))
+        self._note_gap(delivery.first_offset)
         super().deliver(delivery, topic)
 
-    @property
-    def is_past_its_end(self) -> bool:
-        """Tell whether the application was given all that there is."""
-        return self.end_offset is not None and self.handed_out >= self.end_offset and not self.waiting
+    def end_at(self, end_offset: int) -> None:
+        """Note where the segment ends, and what was pruned before it."""
+        self._note_gap(end_offset)
+        super().end_at(end_offset)
+
+    def _note_gap(self, position: int) -> None:
+        if position > self.received and not self.has_gap:
+            self._note(Skipped(self.segment_id, (self.segment_id,)))
+
+    def _pass_end(self) -> None:
+        """Leave it to the group: nothing is acknowledged, the end is told."""
+
+    def pass_end(self) -> bool:
+        """Tell whether the application is done with all that came before the end, and note that it is."""
+        if self.end_offset is None or self.waiting:
+            return False
+        self.handed_out = max(self.handed_out, self.end_offset)
+        return True
 
     def lose_connection(self) -> None:
         """Forget what only the lost socket knew; an end is told again."""
@@ -64,10 +76,6 @@ class CheckpointSegment(OwnedSegment):
     def begin_at(self) -> int | None:
         """Name the position from which a socket delivers."""
         return self.received
-
-    def skip_to(self, position: int) -> None:
-        """Note where the segment ends."""
-        self.end_offset = position
 
 
 class CheckpointConsumer(Member):
@@ -224,7 +232,7 @@ class CheckpointConsumer(Member):
             return None
         done, self._in_work = self._in_work, None
         for held in self._inbox.owned.values():
-            if isinstance(held, CheckpointSegment) and held.is_past_its_end:
+            if isinstance(held, CheckpointSegment) and held.pass_end():
                 held.end_due = True
                 self._pulse()
             elif held.releasing and held.segment_id == done:

@@ -199,7 +199,7 @@ class ConsumeLink:
             case Skipped() if delivers:
                 held.skip_to(frame.position)
             case EndOfSegment() if delivers:
-                held.skip_to(frame.end_offset)
+                held.end_at(frame.end_offset)
         self._inbox.note(held)
 
     def _end_attachment(self, key: BucketKey, generation: int) -> None:

@@ -50,6 +50,8 @@ class OwnedSegment:
         self.has_gap = False
         """What this attachment had delivered was dropped: nothing more is taken of it, it must be renewed."""
         self.owed_permits = self._granted = 0
+        self.end_offset: int | None = None
+        """Where the segment ends, once all that is left of it was received."""
 
     @property
     def key(self) -> BucketKey:
@@ -120,9 +122,22 @@ class OwnedSegment:
     def skip_to(self, position: int) -> None:
         """Note that nothing else is there below a position; a whole segment has no gaps."""
 
+    def end_at(self, end_offset: int) -> None:
+        """Note where the segment ends; what did not come before that is gone, for trimming was faster."""
+        if not self.has_gap:
+            self.received = max(self.received, end_offset)
+            self.end_offset = end_offset
+            self._pass_end()
+
+    def _pass_end(self) -> None:
+        """Be done with what is gone once the application is done with all that came."""
+        if self.end_offset is not None and not self.waiting and self.acknowledged >= self.handed_out:
+            self.handed_out = self.acknowledged = max(self.acknowledged, self.end_offset)
+
     def acknowledge(self, position: int) -> None:
         """Note that the application is done with everything below the position."""
         self.acknowledged = max(self.acknowledged, min(position, self.handed_out))
+        self._pass_end()
 
     def next_ack(self) -> Ack | None:
         """Give the acknowledgement to send now, if there is one."""
@@ -141,7 +156,7 @@ class OwnedSegment:
         self.has_gap = self.attached
         self.waiting.clear()
         # Should the hand-over be called off, what was dropped here comes again with a new attachment.
-        self.received = self.handed_out
+        self.received, self.end_offset = self.handed_out, None
 
     def end_attachment(self) -> None:
         """Note that nothing more comes until the next attachment."""

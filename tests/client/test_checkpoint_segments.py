@@ -147,7 +147,7 @@ async def test_a_segment_that_was_read_to_its_end_is_not_asked_after() -> None:
     member, told = Handed(), Told()
     member.take(with_it(1))
     member.inbox.deliver(delivery(0, 3, skip_to=2))
-    member.inbox.owned[BucketKey(0)].skip_to(3)
+    member.inbox.owned[BucketKey(0)].end_at(3)
     assert member.hand_out() == [2]
     await member._give_up_segments(told)  # type: ignore[arg-type]
     member.take(without(2))

@@ -127,7 +127,7 @@ class SegmentReader:
 
     async def _wait_for_append(self) -> None:
         """Wait; meanwhile tell, now and then, that there was nothing for this bucket up to here."""
-        if self._offset > self._told:
+        if self._bucket_range is not None and self._offset > self._told:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._told_at + SKIPPED_SECONDS - monotonic()):
                     await self._appended.wait()
