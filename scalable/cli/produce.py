@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import IO, Any, Literal
 
@@ -22,6 +25,10 @@ from scalable.domain.names import TopicName
 
 WINDOW = 1_000
 """Messages whose answers are awaited together: what is kept in memory of an endless input."""
+WINDOW_BYTES = 16 * 1024 * 1024
+"""The same in bytes of values; a message that goes beyond is the last of its window."""
+LONGEST_LINE = 64 * 1024 * 1024
+"""More than any message is as JSON, however it is escaped; a longer line is not read to its end."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +81,25 @@ def produce(
 
 def _count_lines(source: IO[bytes]) -> int | None:
     """Count what there is to send, for the progress bar; None where it can be read only once."""
-    if not source.seekable():
+    try:
+        if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+            return None
+    except OSError:  # a stream of no file has no number
         return None
     begin = source.tell()
-    count = sum(1 for _ in source)
+    count, last = 0, b"\n"
+    while chunk := source.read(1024 * 1024):
+        count, last = count + chunk.count(b"\n"), chunk[-1:]
     source.seek(begin)
-    return count
+    return count + (last != b"\n")
+
+
+def _lines(source: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Read numbered lines; raises UsageError for one that is longer than any message."""
+    for number, line in enumerate(iter(partial(source.readline, LONGEST_LINE + 1), b""), start=1):
+        if len(line) > LONGEST_LINE:
+            raise click.UsageError(f"line {number} is longer than {LONGEST_LINE:,} bytes")
+        yield number, line
 
 
 def _read(
@@ -94,7 +114,7 @@ def _read(
     A value is taken as it is; all else must be text.
     """
     separator = (key_separator or "").encode()
-    for number, line in enumerate(source, start=1):
+    for number, line in _lines(source):
         value = line.removesuffix(b"\n").removesuffix(b"\r")
         if json_lines:
             yield _from_json(value, number, key, common)
@@ -142,11 +162,22 @@ async def _send(session: Session, producer: Producer, outgoing: Iterable[Outgoin
     with _progress(quiet=session.output.as_json) as progress:
         task = progress.add_task("sending", total=total)
         async with producer:
-            while window := await asyncio.to_thread(lambda: list(islice(left, WINDOW))):
+            while window := await asyncio.to_thread(_window, left):
                 await asyncio.gather(*[await _submit(producer, each) for each in window])
                 sent += len(window)
                 progress.update(task, completed=sent)
     return sent
+
+
+def _window(left: Iterator[Outgoing]) -> list[Outgoing]:
+    window: list[Outgoing] = []
+    size = 0
+    for message in islice(left, WINDOW):
+        window.append(message)
+        size += len(message.value)
+        if size >= WINDOW_BYTES:
+            break
+    return window
 
 
 async def _submit(producer: Producer, message: Outgoing) -> asyncio.Future[MessageId]:

@@ -2,11 +2,15 @@
 
 import base64
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from scalable.cli.produce import WINDOW, WINDOW_BYTES, Outgoing, _window
 from tests.cli.conftest import Command
+from tests.cli.test_commands import ROOT
 
 TOPIC = "public/default/bytes"
 HALF = "\udcff"  # how Python shows a byte of the command line that is no UTF-8
@@ -72,3 +76,20 @@ def test_a_line_that_must_be_text_and_is_none_is_named(
     source.write_bytes(b'{"value": "k:a"}\n' + line + b"\n")
     refused = command("-o", "json", "produce", TOPIC, "-f", str(source), *options)
     assert (refused.status, refused.error["code"], "line 2" in refused.error["reason"]) == (2, "usage", True)
+
+
+def test_an_endless_line_is_refused_and_not_read(command: Command) -> None:
+    """A limit on the process's memory tells; what comes before it is not sent twice."""
+    command("create", TOPIC)
+    limited = 'ulimit -v 1500000; exec "$0" -m scalable.cli -o json produce "$1" -f /dev/zero'
+    run = ["sh", "-c", limited, sys.executable, TOPIC]
+    refused = subprocess.run(run, cwd=ROOT, capture_output=True, timeout=120, check=False)
+    told = json.loads(refused.stderr.splitlines()[-1])
+    assert (refused.returncode, told["code"]) == (2, "usage"), refused.stderr[-500:]
+    assert "line 1 is longer than 67,108,864 bytes" in told["reason"]
+
+
+def test_few_large_lines_are_in_work_at_once() -> None:
+    large, small = Outgoing(None, bytes(WINDOW_BYTES // 2)), Outgoing(None, b"")
+    left = iter([*[small] * WINDOW, large, small, large, large, small])
+    assert [len(_window(left)) for _ in range(4)] == [WINDOW, 3, 2, 0]
