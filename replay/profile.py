@@ -144,6 +144,7 @@ class ProfileRules:
             loads=self._young(world, self._loads(shares, step, now_ms)),
             trends=self._trends(shares, step) if self.policy.look_ahead_seconds else {},
             peaks=self._peaks(shares, step, now_ms),
+            merged_for_ms=world.merged_for_ms,
             heat=self._heats(world) if self._wants_heat else {},
             last_split_at_ms=self.last_ms.get("SPLIT"),
             last_merge_at_ms=self.last_ms.get("MERGE"),

@@ -34,6 +34,7 @@ VARIED = (
     "mergeTargetShare",
     "mergePeakSeconds",
     "mergeMinAgeSeconds",
+    "mergeRepeatSeconds",
     "maxSplitChildren",
     "minMergeSegments",
     "maxMergeSegments",
@@ -52,6 +53,7 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "target of merges": {"mergeTargetShare": 0},
     "peaks in merges": {"mergePeakSeconds": 0},
     "least age of merges": {"mergeMinAgeSeconds": 0},
+    "waits after merges in vain": {"mergeRepeatSeconds": 0},
     "room at the cap": {"mergeMakesRoom": False},
 }
 """What `recommended` has beyond PIP-483, and how each is taken away."""

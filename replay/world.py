@@ -19,6 +19,8 @@ class World:
         self.setup = setup
         self.keys = keys
         self.layout = Layout.initial(setup.initial_segments, 0)
+        self.merged_for_ms: dict[int, int] = {}
+        self._merged_at_ms: dict[int, int] = {}
         self._look()
 
     def _look(self) -> None:
@@ -38,11 +40,23 @@ class World:
         added = 0
         for plan in self._plans(action):
             self.layout = self.layout.apply(plan, now_ms)
+            self._remember(plan, now_ms)
             for parent_id in plan.parent_ids:
                 self.layout = self.layout.prune(parent_id)
             added += len(plan.children)
         self._look()
         return added
+
+    def _remember(self, plan: ReshapePlan, now_ms: int) -> None:
+        """Keep what `scalable.domain.flaps.merged_for_ms` works out where sealed segments are remembered."""
+        merged_at_ms = [self._merged_at_ms.pop(parent_id, None) for parent_id in plan.parent_ids]
+        for parent_id in plan.parent_ids:
+            self.merged_for_ms.pop(parent_id, None)
+        children = plan.child_ids
+        if len(plan.parent_ids) > 1:
+            self._merged_at_ms[children[0]] = now_ms
+        elif len(children) > 1 and merged_at_ms[0] is not None:
+            self.merged_for_ms.update(dict.fromkeys(children, now_ms - merged_at_ms[0]))
 
     def _plans(self, action: Action) -> list[ReshapePlan]:
         if isinstance(action, Split):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -193,6 +194,8 @@ def _guards(view: View, segment: Segment) -> Iterator[Guard]:
     yield from _since(view, GuardCode.MERGE_WINDOW, ids, modified_ms, policy.merge_window_seconds)
     created_ms = segment.created_at_ms
     yield from _since(view, GuardCode.SEGMENT_TOO_YOUNG, ids, created_ms, policy.merge_min_age_seconds)
+    if view.snapshot.merged_for_ms.get(segment.segment_id, math.inf) < policy.merge_repeat_seconds * 1000:
+        yield from _since(view, GuardCode.MERGED_IN_VAIN, ids, created_ms, policy.merge_repeat_seconds)
     if policy.merge_peak_seconds and segment.segment_id not in view.snapshot.peaks:
         yield Guard(GuardCode.PEAK_UNKNOWN, COLD_RULE, ids)
     yield from depth_guards(view, segment, COLD_RULE)

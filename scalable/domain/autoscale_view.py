@@ -27,7 +27,8 @@ class Snapshot:
     all). `load_known` is False when the load pipeline as a whole has fallen behind: then no record is
     trusted. The rest serves options beyond PIP-483, each of which holds still without what it needs: `heat`
     is the rate in each of a segment's equally wide parts, `trends` how loads change, `peaks` what was highest
-    in the last `mergePeakSeconds` in the ranges of segments, fresh ones too, and what is after that.
+    in the last `mergePeakSeconds` in the ranges of segments, fresh ones too, and what is after that;
+    `merged_for_ms` tells, of segments that a split made of a merged one, for how long that one had lived.
     """
 
     layout: Layout
@@ -44,6 +45,7 @@ class Snapshot:
     heat: Mapping[int, Sequence[float]] = field(default_factory=dict)
     trends: Mapping[int, Trend] = field(default_factory=dict)
     peaks: Mapping[int, Sequence[Peak]] = field(default_factory=dict)
+    merged_for_ms: Mapping[int, int] = field(default_factory=dict)
     max_buckets: int = buckets.MAX_PER_SEGMENT
     setbacks: Setbacks = field(default_factory=dict)
 

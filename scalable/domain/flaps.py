@@ -2,14 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
+from typing import Protocol
 
 from scalable.domain.decision import Action, Merge, Rebucket, Split
 from scalable.domain.layout import Layout
 from scalable.domain.segment import Segment
 
 Parents = Mapping[int, Collection[int]]
+
+
+class Past(Protocol):
+    """A segment that was sealed, pruned or not; pruned ones may no longer be named by their children."""
+
+    @property
+    def segment_id(self) -> int:
+        """Name it."""
+
+    @property
+    def child_ids(self) -> Collection[int]:
+        """Name all children that it had."""
+
+    @property
+    def created_at_ms(self) -> int:
+        """Give when it came to be."""
+
+    @property
+    def sealed_at_ms(self) -> int:
+        """Give when its children took over."""
+
+
+def merged_for_ms(segments: Iterable[Segment], past: Iterable[Past]) -> dict[int, int]:
+    """Give, for each segment that a split made of a merged one, for how long that one had lived.
+
+    `past` holds the sealed ones among the segments' parents and grandparents, as far as they are remembered.
+    """
+    sealed = {each.segment_id: each for each in past}
+    parents: dict[int, set[int]] = defaultdict(set)
+    for each in sealed.values():
+        for child_id in each.child_ids:
+            parents[child_id].add(each.segment_id)
+    lives: dict[int, int] = {}
+    for segment in segments:
+        for parent_id in parents[segment.segment_id]:
+            parent = sealed[parent_id]
+            if len(parent.child_ids) > 1 and len(parents[parent_id]) > 1:
+                lives[segment.segment_id] = parent.sealed_at_ms - parent.created_at_ms
+    return lives
 
 
 def undoes(layout: Layout, action: Action, parents: Parents, *, now_ms: int, window_ms: int) -> bool:

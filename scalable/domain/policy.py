@@ -67,6 +67,7 @@ class AutoScalePolicy:
     merge_target_share: float = 0.0
     merge_peak_seconds: float = 0.0
     merge_min_age_seconds: float = 0.0
+    merge_repeat_seconds: float = 0.0
     merge_keeps_consumers: bool = False
     merge_makes_room: bool = False
 

@@ -12,6 +12,7 @@ from scalable.domain.policy import AutoScalePolicy, bounded_seconds
 from scalable.domain.recent import Recent
 from scalable.domain.setbacks import Setbacks
 from scalable.services.loads import load_known
+from scalable.services.past_merges import lives_of_merges
 from scalable.services.policies import UNREADABLE, resolve
 from scalable.services.recent_loads import recent_loads, wants_recent
 from scalable.store import decisions as store
@@ -53,6 +54,7 @@ class _Facts:
     in_flight: Mapping[int, int]
     recent: Mapping[int, Recent]
     setbacks: Mapping[int, Setbacks]
+    merged_for_ms: Mapping[int, Mapping[int, int]]
 
 
 def _policies(topics: Collection[TopicView], complain: Complaint) -> dict[int, AutoScalePolicy]:
@@ -78,6 +80,7 @@ def _read_facts(topics: Sequence[TopicView], policies: Mapping[int, AutoScalePol
         in_flight=store.operations_in_flight(keys),
         recent=recent_loads(topics, policies, by_topic, now_ms=now_ms),
         setbacks=operations.setbacks(keys, actor=store.AUTOSCALER),
+        merged_for_ms=lives_of_merges(topics, policies, now_ms=now_ms),
     )
 
 
@@ -106,6 +109,7 @@ def _inputs(topic: TopicView, policy: AutoScalePolicy, facts: _Facts, now_ms: in
         peaks=recent.peaks,
         max_buckets=settings.SCALABLE_ENTRY_BUCKET_MAX_PER_SEGMENT,
         setbacks=facts.setbacks.get(key, {}),
+        merged_for_ms=facts.merged_for_ms.get(key, {}),
     )
     return Inputs(topic, snapshot, stale_after, wants_recent(policy))
 

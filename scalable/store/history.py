@@ -1,7 +1,9 @@
 """Rows of segments that were pruned, and who reads which segment now."""
 
+from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 from django.db.models import QuerySet
 
@@ -52,6 +54,14 @@ def ranges(refs: Collection[tuple[int, int]]) -> dict[tuple[int, int], HashRange
     return {(topic_id, segment_id): HashRange(start, end) for topic_id, segment_id, start, end in found}
 
 
+def sealed_since(incarnations: Collection[int], since: datetime) -> dict[int, list[PastSegment]]:
+    """The pruned segments of topics that were sealed at an instant or later, by topic."""
+    found: dict[int, list[PastSegment]] = defaultdict(list)
+    for row in PrunedSegment.objects.filter(topic_id__in=incarnations, sealed_at__gte=since):
+        found[row.topic_id].append(_view(row))
+    return found
+
+
 def all_parents(incarnation: int, segments: Collection[Segment]) -> dict[int, set[int]]:
     """Give the parents that segments had; those that were pruned are no longer named by their children."""
     parents = {segment.segment_id: set(segment.parent_ids) for segment in segments}
@@ -72,18 +82,19 @@ def owners(incarnation: int, segment_ids: Collection[int]) -> dict[tuple[int, in
 
 
 def _views(rows: QuerySet[PrunedSegment]) -> list[PastSegment]:
-    return [
-        PastSegment(
-            row.segment_id,
-            HashRange(row.hash_start, row.hash_end),
-            tuple(row.parent_ids),
-            tuple(row.child_ids),
-            row.created_epoch,
-            row.sealed_epoch,
-            milliseconds(row.created_at),
-            milliseconds(row.sealed_at),
-            milliseconds(row.pruned_at),
-            row.end_offset,
-        )
-        for row in rows
-    ]
+    return [_view(row) for row in rows]
+
+
+def _view(row: PrunedSegment) -> PastSegment:
+    return PastSegment(
+        row.segment_id,
+        HashRange(row.hash_start, row.hash_end),
+        tuple(row.parent_ids),
+        tuple(row.child_ids),
+        row.created_epoch,
+        row.sealed_epoch,
+        milliseconds(row.created_at),
+        milliseconds(row.sealed_at),
+        milliseconds(row.pruned_at),
+        row.end_offset,
+    )

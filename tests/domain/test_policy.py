@@ -54,6 +54,7 @@ DOCUMENTED_DEFAULTS = {
     "mergeTargetShare": 0,
     "mergePeakSeconds": 0,
     "mergeMinAgeSeconds": 0,
+    "mergeRepeatSeconds": 0,
     "mergeKeepsConsumers": False,
     "mergeMakesRoom": False,
 }
@@ -159,6 +160,7 @@ def test_vector_83_levels_valid_alone_and_contradictory_together() -> None:
         {"mergeTargetShare": 1.1},
         {"mergePeakSeconds": -1},
         {"mergeMinAgeSeconds": -1},
+        {"mergeRepeatSeconds": -1},
         *({name: 0} for name in SPLIT_THRESHOLDS),
         *({name: -1} for name in [*SPLIT_THRESHOLDS, *MERGE_THRESHOLDS]),
     ],

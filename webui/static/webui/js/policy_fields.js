@@ -10,7 +10,7 @@ const GROUPS = {
   "Neighbours are merged below": ["mergeMsgRateInThreshold", "mergeBytesRateInThreshold", "mergeMsgRateOutThreshold", "mergeBytesRateOutThreshold"],
   "Pace": ["autoScaleIntervalSeconds", "splitCooldownSeconds", "mergeCooldownSeconds", "mergeWindowSeconds", "loadReportIntervalSeconds", "rateWindowSeconds"],
   "How it splits": ["maxSplitChildren", "splitTargetShare", "loadBalancedSplit", "isolateDominantKey", "dominantKeyShare", "lookAheadSeconds"],
-  "How it merges": ["minMergeSegments", "maxMergeSegments", "mergeTargetShare", "mergePeakSeconds", "mergeMinAgeSeconds", "mergeKeepsConsumers", "mergeMakesRoom"],
+  "How it merges": ["minMergeSegments", "maxMergeSegments", "mergeTargetShare", "mergePeakSeconds", "mergeMinAgeSeconds", "mergeRepeatSeconds", "mergeKeepsConsumers", "mergeMakesRoom"],
   "Entry buckets": ["entryBucketLane", "rebucketCooldownSeconds", "splitVsRebucketMinMsgRateInThreshold"],
 };
 const FEW = new Set(["profile", "enabled", "minSegments", "maxSegments", "splitMsgRateInThreshold", "mergeMsgRateInThreshold", "autoScaleIntervalSeconds"]);
