@@ -64,7 +64,7 @@ def parse(text: str) -> KeySpread:
         return uniform()
     kind, _, rest = text.partition(":")
     try:
-        number = float(rest)
+        number = math.nan if "_" in rest else float(rest)
     except ValueError:
         number = math.nan
     if kind == "zipf" and 0 < number <= 10:

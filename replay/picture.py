@@ -19,12 +19,14 @@ MOST_POINTS = 4_000
 
 
 def draw(replays: Sequence[tuple[Measures, Outcome]], path: Path) -> None:
-    """Write a PNG with a column for each replay of the same load, on the same scales."""
+    """Write a PNG with a column for each replay; those of the same load are on the same scales."""
     mpl.use("Agg")
     figure = Figure(figsize=(6.2 * len(replays) + 1, 7.2), layout="constrained")
-    rows = figure.subplots(3, len(replays), squeeze=False, sharex=True, sharey="row", height_ratios=(3, 2, 2))
+    rows = figure.subplots(3, len(replays), squeeze=False, height_ratios=(3, 2, 2))
+    firsts: dict[str, list[Axes]] = {}
     for column, (measures, outcome) in enumerate(replays):
         axes = [row[column] for row in rows]
+        _share(axes, firsts.setdefault(measures.trace, axes))
         axes[0].set_title(f"{measures.trace}, {measures.profile}", fontsize=11, loc="left")
         _draw_load(axes[0], outcome)
         _draw_segments(axes[1], measures, outcome)
@@ -32,8 +34,18 @@ def draw(replays: Sequence[tuple[Measures, Outcome]], path: Path) -> None:
         axes[2].set_xlabel("hours")
     for row, name in zip(rows, ("messages/s", "segments", "fullest segment,\nmessages/s"), strict=True):
         row[0].set_ylabel(name)
-        row[0].set_ylim(bottom=0)
+        for each in row:
+            each.set_ylim(bottom=0)
     figure.savefig(path, dpi=110, format="png")
+
+
+def _share(axes: Sequence[Axes], of_first: Sequence[Axes]) -> None:
+    """Put a column on the scales of the first one of its load."""
+    for each, first in zip(axes, of_first, strict=True):
+        if each is not of_first[0]:
+            each.sharex(of_first[0])
+        if each is not first:
+            each.sharey(first)
 
 
 def _hours(outcome: Outcome) -> Series:

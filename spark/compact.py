@@ -25,6 +25,7 @@ from spark.history import (
     check_files,
     days_of,
     file_system,
+    literal_path,
     once,
     parquet_files,
     with_readable,
@@ -73,7 +74,11 @@ def _merge(
 ) -> RecordedFiles:
     if len(recorded.readable) < 2:
         return recorded
-    rows = once(session.read.schema(_SCHEMA).parquet(*(f"{location}/{name}" for name in recorded.readable)))
+    rows = once(
+        session.read.schema(_SCHEMA).parquet(
+            *(literal_path(f"{location}/{name}") for name in recorded.readable)
+        )
+    )
     ordered = rows.coalesce(1).sortWithinPartitions("topic", "minute_ms", "segment_id")
     scratch = f"{path.rpartition('/')[2]}/{_SCRATCH}"
     ordered.write.mode("overwrite").option("compression", "zstd").parquet(f"{location}/{scratch}")

@@ -15,7 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import reduce
 from itertools import compress, groupby
+from operator import and_
 from typing import Any, TypeVar
 
 import msgspec
@@ -24,16 +26,20 @@ import pyarrow.parquet as pq
 from py4j.protocol import Py4JJavaError
 from pyarrow import fs
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from scalable.domain.errors import ScalableError
+from scalable.domain.keyspace import KEYSPACE_SIZE
 from scalable.domain.names import TopicName
 from spark.rest import NodeClient, NodeRefused, NodeUnavailable
 
 logger = logging.getLogger("spark.history")
 
 KEPT_DAYS = 30
+DAY_MS = 86_400_000
+MOST_PER_SECOND = 1e15
+"""More messages or bytes a second than any segment has: what is above is no measurement."""
 LAYOUT_AGE_MS = 600_000
 """A topic's layout is asked for again after this long, and when a segment is not in it.
 
@@ -212,9 +218,14 @@ def write_file(files: fs.FileSystem, directory: str, name: str, table: pa.Table)
     """Write a Parquet file as a whole or not at all; Spark passes over names with an underscore in front."""
     files.create_dir(directory, recursive=True)
     partial = f"{directory}/_{name}.partial"
-    with files.open_output_stream(partial) as stream:
-        pq.write_table(table, stream, compression="zstd")
-    files.move(partial, f"{directory}/{name}")
+    try:
+        with files.open_output_stream(partial) as stream:
+            pq.write_table(table, stream, compression="zstd")
+        files.move(partial, f"{directory}/{name}")
+    except OSError:  # such as a full disk, which is to get back what there is of it
+        with suppress(OSError):
+            files.delete_file(partial)
+        raise
 
 
 def recorded_files(location: str, *, first: date, last: date) -> RecordedFiles:
@@ -292,7 +303,27 @@ def read_recorded(session: SparkSession, location: str, recorded: RecordedFiles)
     if not recorded.readable:
         return session.createDataFrame([], READ_SCHEMA)
     reader = session.read.schema(READ_SCHEMA).option("basePath", location)
-    return once(reader.parquet(*(f"{location}/{name}" for name in recorded.readable)))
+    rows = reader.parquet(*(literal_path(f"{location}/{name}") for name in recorded.readable))
+    return once(rows.where(_is_sound_row()))
+
+
+def literal_path(path: str) -> str:
+    """Give a path so that Spark takes no character of it for a pattern."""
+    return re.sub(r"([\\*?{}\[\]])", r"\\\1", path)
+
+
+def _is_sound_row() -> Column:
+    """Tell which rows can be a minute of their day; others, as of a file that somebody changed, are left out.
+
+    One far outside would make a replay as long as the time between.
+    """
+    first_ms = sf.unix_date(sf.col("day")).cast("bigint") * DAY_MS
+    minute, start, end = sf.col("minute_ms"), sf.col("hash_start"), sf.col("hash_end")
+    rates = [sf.col(name).between(0, MOST_PER_SECOND) for name in SCHEMA.names[5:9]]  # NaN is above all
+    ranged = start.isNull() | end.isNull() | ((start >= 0) & (start <= end) & (end < KEYSPACE_SIZE))
+    known = [sf.col(name).isNotNull() for name in ("topic", "incarnation", "segment_id")]
+    in_day = (minute >= first_ms) & (minute < first_ms + DAY_MS)
+    return reduce(and_, [*known, *rates, ranged, in_day, sf.col("observed_ms") >= 0])
 
 
 def read_history(session: SparkSession, location: str, *, first: date, last: date) -> DataFrame:

@@ -228,6 +228,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> a
     into_option(parser)
     options = parser.parse_args(arguments)
     check_namespace(parser, options.namespace)
+    if options.last_day is not None and options.last_day < options.day:
+        parser.error(f"--last-day ({options.last_day}) is before --day ({options.day})")
     try:
         _setup(options)
     except ValueError as error:

@@ -23,7 +23,8 @@ _HEADINGS = {
 }
 _STYLE = """body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#222}table{border-collapse:collapse}
 th,td{padding:.2rem .7rem;border-bottom:1px solid #ddd;text-align:right}
-th:first-child,td:first-child{text-align:left}
+th:first-child,td:first-child{text-align:left;max-width:24rem;overflow-wrap:anywhere}
+td:nth-child(2){max-width:24rem;overflow-wrap:anywhere}
 .wide{overflow-x:auto}img{width:100%;min-width:44rem;max-width:70rem}p{max-width:60rem;overflow-wrap:anywhere}"""
 
 

@@ -194,11 +194,26 @@ def _guards(view: View, segment: Segment) -> Iterator[Guard]:
     yield from _since(view, GuardCode.MERGE_WINDOW, ids, modified_ms, policy.merge_window_seconds)
     created_ms = segment.created_at_ms
     yield from _since(view, GuardCode.SEGMENT_TOO_YOUNG, ids, created_ms, policy.merge_min_age_seconds)
-    if view.snapshot.merged_for_ms.get(segment.segment_id, math.inf) < policy.merge_repeat_seconds * 1000:
+    if _was_merged_in_vain(view, segment):
         yield from _since(view, GuardCode.MERGED_IN_VAIN, ids, created_ms, policy.merge_repeat_seconds)
     if policy.merge_peak_seconds and segment.segment_id not in view.snapshot.peaks:
         yield Guard(GuardCode.PEAK_UNKNOWN, COLD_RULE, ids)
     yield from depth_guards(view, segment, COLD_RULE)
+
+
+FEW_SEGMENTS = 4
+FEW_OF_MAX_SEGMENTS = 4
+"""A topic has few segments with at most this part of `maxSegments`, or so many if that is less."""
+
+
+def _was_merged_in_vain(view: View, segment: Segment) -> bool:
+    """Tell whether a split made it of a merged one that had lived for less than `mergeRepeatSeconds`.
+
+    Only of a topic of few segments: with many of them, those that wait would be missing where it is hot.
+    """
+    few = max(FEW_SEGMENTS, view.policy.max_segments // FEW_OF_MAX_SEGMENTS)
+    lived_ms = view.snapshot.merged_for_ms.get(segment.segment_id, math.inf)
+    return lived_ms < view.policy.merge_repeat_seconds * 1000 and len(view.active) <= few
 
 
 def _since(

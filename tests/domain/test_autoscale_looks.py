@@ -39,6 +39,7 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
         "mergeTargetShare": draw(st.sampled_from([0, 0.3, 0.9])),
         "mergePeakSeconds": draw(st.sampled_from([0, 1_200])),
         "mergeMinAgeSeconds": draw(st.sampled_from([0, 600])),
+        "mergeRepeatSeconds": draw(st.sampled_from([0, 900])),
         "mergeWindowSeconds": draw(st.sampled_from([0, 300])),
         "isolateDominantKey": draw(st.booleans()),
         "dominantKeyShare": draw(st.sampled_from([0.1, 0.5])),

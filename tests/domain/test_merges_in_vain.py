@@ -82,6 +82,19 @@ def test_a_merge_that_was_in_vain_is_not_tried_again_for_as_long(lived: int, age
     assert decide(snapshot(layout, policy=off, merged_for_ms=lives), NOW_MS).action == Merge((3, 4))
 
 
+@pytest.mark.parametrize(
+    ("segments", "most", "held"),
+    [(4, 4, True), (5, 4, False), (16, 64, True), (17, 64, False), (17, 68, True)],
+)
+def test_it_waits_only_where_the_topic_has_few_segments(segments: int, most: int, held: bool) -> None:
+    lives = dict.fromkeys(range(segments), 0)
+    policy = {**HOUR, "maxSegments": most}
+    layout = Layout.initial(segments, NOW_MS)
+    decision = decide(snapshot(layout, policy=policy, merged_for_ms=lives), NOW_MS)
+    assert (decision.action is None) == held
+    assert {guard.code for guard in decision.held_by} == ({GuardCode.MERGED_IN_VAIN} if held else set())
+
+
 def choices(layout: Layout) -> Iterator[Action]:
     """Give what may be done to a small topic."""
     active = [segment.segment_id for segment in layout.active]

@@ -111,6 +111,20 @@ def test_load_about_a_threshold_for_two_hours_changes_little(
         assert found.splits <= 4 or found.merges == 0
 
 
+@pytest.mark.parametrize("profile", ["pip-483", "pulsar-5.0", "recommended"])
+@pytest.mark.parametrize("minutes", [40, 50, 55, 60, 65, 70, 90])
+@pytest.mark.parametrize("begins", [1, -1], ids=["high", "low"])
+def test_jumps_about_a_threshold_for_two_hours_change_little(profile: str, minutes: int, begins: int) -> None:
+    """Also where each low lasts for so long that a merge seems worth it."""
+    policy = policy_of(profile, {}, 64)
+    high = np.arange(720) * 10 % (minutes * 60) < minutes * 30
+    swing = 1 + 0.2 * begins * np.where(high, 1, -1)
+    setup = Setup(initial_segments=1, warm_up_seconds=0)
+    for threshold in (policy.split_msg_rate_in_threshold, policy.merge_msg_rate_in_threshold):
+        found, _ = run_replay("jumps", threshold * swing, profile, setup=setup, keys=keys.uniform())
+        assert found.actions <= 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("trace", ["elb_request_count_8c0756", "nyc_taxi"])
 def test_recommended_is_below_the_published_rules_where_it_says_so(trace: str) -> None:
@@ -165,7 +179,7 @@ def test_zipf_keys_and_heat_add_up() -> None:
     assert spread.heat(HashRange(5, 9), 32).sum() == pytest.approx(spread.share(HashRange(5, 9)))
 
 
-@pytest.mark.parametrize("text", ["zipf", "zipf:0", "zipf:nan", "dominant:1", "even", "zipf:x"])
+@pytest.mark.parametrize("text", ["zipf", "zipf:0", "zipf:1_0", "zipf:nan", "dominant:1", "even", "zipf:x"])
 def test_unknown_spreads_of_keys_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         keys.parse(text)
