@@ -43,7 +43,7 @@ def let_pass(topic: TopicView, seconds: float) -> None:
     for model in (Segment, PrunedSegment):
         rows = model.objects.filter(topic_id=topic.incarnation)
         rows.update(created_at=F("created_at") - by)
-        rows.exclude(sealed_at=None).update(sealed_at=F("sealed_at") - by)
+        rows.filter(sealed_at__isnull=False).update(sealed_at=F("sealed_at") - by)
     topics = Topic.objects.filter(pk=topic.incarnation)
     topics.update(last_split_at=F("last_split_at") - by, last_merge_at=F("last_merge_at") - by)
 
