@@ -131,6 +131,17 @@ def test_the_environment_of_a_broken_interpreter_is_made_again(
     assert subprocess.check_output([venv / "bin" / "python", "-c", "print('ok')"], text=True) == "ok\n"
 
 
+def test_a_link_to_an_environment_that_is_gone_is_replaced(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    venv = tmp_path / "venv"
+    venv.symlink_to("/nowhere/venv")
+    monkeypatch.setattr(run, "VENV", venv)
+    monkeypatch.setattr(run, "PYTHON", venv / "bin" / "python")
+    run.make_environment(None)
+    assert subprocess.check_output([venv / "bin" / "python", "-c", "print('ok')"], text=True) == "ok\n"
+
+
 def test_an_environment_of_another_account_is_one_line(
     run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

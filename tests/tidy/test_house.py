@@ -1,6 +1,7 @@
 """The house keeps its own rules."""
 
 import statistics
+import subprocess
 from collections.abc import Iterable
 
 import pytest
@@ -48,6 +49,14 @@ def test_no_file_is_long(python: list[Source]) -> None:
 
 def test_the_product_speaks_of_itself_alone() -> None:
     clean(complaint for source in text_files() for complaint in rules.forbidden_words(source))
+
+
+def test_no_link_is_kept() -> None:
+    """A link to somewhere else is broken in every clone; a checkout replaces what stands in its place."""
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "ls-files", "--stage"], capture_output=True, text=True, check=False
+    )
+    clean(line for line in listed.stdout.splitlines() if line.startswith("120000"))
 
 
 def test_comments_draw_no_lines(python: list[Source]) -> None:
