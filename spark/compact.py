@@ -18,6 +18,7 @@ from py4j.protocol import Py4JJavaError
 from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
 
 from spark.history import (
     READ_SCHEMA,
@@ -25,6 +26,7 @@ from spark.history import (
     check_files,
     days_of,
     file_system,
+    is_sound_row,
     literal_path,
     once,
     parquet_files,
@@ -74,12 +76,10 @@ def _merge(
 ) -> RecordedFiles:
     if len(recorded.readable) < 2:
         return recorded
-    rows = once(
-        session.read.schema(_SCHEMA).parquet(
-            *(literal_path(f"{location}/{name}") for name in recorded.readable)
-        )
-    )
-    ordered = rows.coalesce(1).sortWithinPartitions("topic", "minute_ms", "segment_id")
+    paths = [literal_path(f"{location}/{name}") for name in recorded.readable]
+    day = sf.lit(path.rpartition("=")[2]).cast("date")
+    rows = session.read.schema(_SCHEMA).parquet(*paths).where(is_sound_row(day))
+    ordered = once(rows).coalesce(1).sortWithinPartitions("topic", "minute_ms", "segment_id")
     scratch = f"{path.rpartition('/')[2]}/{_SCRATCH}"
     ordered.write.mode("overwrite").option("compression", "zstd").parquet(f"{location}/{scratch}")
     (made,) = parquet_files(files, f"{path}/{_SCRATCH}")

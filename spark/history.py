@@ -304,7 +304,7 @@ def read_recorded(session: SparkSession, location: str, recorded: RecordedFiles)
         return session.createDataFrame([], READ_SCHEMA)
     reader = session.read.schema(READ_SCHEMA).option("basePath", location)
     rows = reader.parquet(*(literal_path(f"{location}/{name}") for name in recorded.readable))
-    return once(rows.where(_is_sound_row()))
+    return once(rows.where(is_sound_row(sf.col("day"))))
 
 
 def literal_path(path: str) -> str:
@@ -312,18 +312,35 @@ def literal_path(path: str) -> str:
     return re.sub(r"([\\*?{}\[\]])", r"\\\1", path)
 
 
-def _is_sound_row() -> Column:
+def is_sound_row(day: Column) -> Column:
     """Tell which rows can be a minute of their day; others, as of a file that somebody changed, are left out.
 
     One far outside would make a replay as long as the time between.
     """
-    first_ms = sf.unix_date(sf.col("day")).cast("bigint") * DAY_MS
+    first_ms = sf.unix_date(day).cast("bigint") * DAY_MS
     minute, start, end = sf.col("minute_ms"), sf.col("hash_start"), sf.col("hash_end")
-    rates = [sf.col(name).between(0, MOST_PER_SECOND) for name in SCHEMA.names[5:9]]  # NaN is above all
-    ranged = start.isNull() | end.isNull() | ((start >= 0) & (start <= end) & (end < KEYSPACE_SIZE))
     known = [sf.col(name).isNotNull() for name in ("topic", "incarnation", "segment_id")]
     in_day = (minute >= first_ms) & (minute < first_ms + DAY_MS)
-    return reduce(and_, [*known, *rates, ranged, in_day, sf.col("observed_ms") >= 0])
+    ranged = start.isNull() | end.isNull() | ((start >= 0) & (start <= end) & (end < KEYSPACE_SIZE))
+    measured = [_is_measure(sf.col(name)) for name in ("observed_ms", *SCHEMA.names[5:9])]
+    counted = [
+        _is_known(sf.col(name), _is_measure) for name in ("active_segments", "keys_seen", "keys_error")
+    ]
+    parts = [_is_known(sf.col(name), _are_measures) for name in ("mean", "max", "hot_keys.count")]
+    return reduce(and_, [*known, in_day, ranged, *measured, *counted, *parts])
+
+
+def _is_measure(number: Column) -> Column:
+    return number.between(0, MOST_PER_SECOND)  # what is no number is above all
+
+
+def _are_measures(numbers: Column) -> Column:
+    return sf.forall(numbers, lambda each: sf.coalesce(_is_measure(each), sf.lit(False)))
+
+
+def _is_known(column: Column, check: Callable[[Column], Column]) -> Column:
+    """Let what is not known pass."""
+    return column.isNull() | check(column)
 
 
 def read_history(session: SparkSession, location: str, *, first: date, last: date) -> DataFrame:

@@ -26,7 +26,7 @@ from scalable.domain.names import TopicName
 WINDOW = 1_000
 """Messages whose answers are awaited together: what is kept in memory of an endless input."""
 WINDOW_BYTES = 16 * 1024 * 1024
-"""The same in bytes of values; a message that goes beyond is the last of its window."""
+"""The same in bytes, about; a message that goes beyond is the last of its window."""
 LONGEST_LINE = 64 * 1024 * 1024
 """More than any message is as JSON, however it is escaped; a longer line is not read to its end."""
 
@@ -38,6 +38,12 @@ class Outgoing:
     key: str | None
     value: bytes
     properties: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Give how long its texts and its value are, about in bytes."""
+        texts = sum(len(name) + len(text) for name, text in self.properties.items())
+        return len(self.value) + len(self.key or "") + texts
 
 
 @click.command()
@@ -174,7 +180,7 @@ def _window(left: Iterator[Outgoing]) -> list[Outgoing]:
     size = 0
     for message in islice(left, WINDOW):
         window.append(message)
-        size += len(message.value)
+        size += message.size
         if size >= WINDOW_BYTES:
             break
     return window

@@ -30,7 +30,7 @@ RECOMMENDED: Mapping[str, Any] = {
     "mergeTargetShare": 0.9,
     "mergePeakSeconds": 1_200,
     "mergeMinAgeSeconds": 600,
-    "mergeRepeatSeconds": 3_600,
+    "mergeRepeatSeconds": 7_200,
     "mergeKeepsConsumers": True,
     "mergeMakesRoom": True,
 }

@@ -90,6 +90,12 @@ def test_an_endless_line_is_refused_and_not_read(command: Command) -> None:
 
 
 def test_few_large_lines_are_in_work_at_once() -> None:
-    large, small = Outgoing(None, bytes(WINDOW_BYTES // 2)), Outgoing(None, b"")
-    left = iter([*[small] * WINDOW, large, small, large, large, small])
-    assert [len(_window(left)) for _ in range(4)] == [WINDOW, 3, 2, 0]
+    half = WINDOW_BYTES // 2
+    small = Outgoing(None, b"")
+    for large in (
+        Outgoing(None, bytes(half)),
+        Outgoing("k" * half, b""),
+        Outgoing(None, b"", {"p": "v" * half}),
+    ):
+        left = iter([*[small] * WINDOW, large, small, large, large])
+        assert [len(_window(left)) for _ in range(4)] == [WINDOW, 3, 1, 0]

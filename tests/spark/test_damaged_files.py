@@ -6,13 +6,14 @@ from datetime import timedelta
 from pathlib import Path
 from random import Random
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark import compact, daily_report, policy_replay
-from spark.history import RecordedFiles, read_recorded, recorded_files
+from spark.history import DAY_MS, RecordedFiles, read_recorded, recorded_files
 from spark.jobs import reason_of
 from tests.spark.recorded import DAY, Row, minute, record
 
@@ -50,7 +51,10 @@ def next_day(history: Path) -> Path:
     later = history / f"day={TOMORROW}"
     later.mkdir()
     for number in (0, 2):
-        (later / f"{number}.parquet").write_bytes((history / f"day={DAY}/{number}.parquet").read_bytes())
+        rows = pq.read_table(history / f"day={DAY}/{number}.parquet", partitioning=None)
+        place = rows.schema.get_field_index("minute_ms")
+        moved = rows.set_column(place, "minute_ms", pc.add(rows["minute_ms"], DAY_MS))
+        pq.write_table(moved, later / f"{number}.parquet")
     return later
 
 
