@@ -8,7 +8,7 @@ from scalable.api.errors import ANSWERS
 from scalable.api.node import node
 from scalable.api.sockets.controller import ControllerSocket
 from scalable.api.sockets.outbox import Ending
-from scalable.domain.errors import SubscriptionNotFound
+from scalable.domain.errors import ScalableError, SubscriptionNotFound, TermSuperseded
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.store.subscriptions import SubscriptionView
@@ -28,6 +28,8 @@ from scalable.wire.frames import (
 )
 
 INCARNATION = 7
+MISSING = SubscriptionNotFound(subscription="#3")
+LED_BY_NOBODY = TermSuperseded(topic="topic://public/default/orders", term=1, current_term=0)
 GROUP = SubscriptionView(3, INCARNATION, "s", SubscriptionType.CHECKPOINT, 1, 0)
 FRAMES = [
     Released(segment_id=0, generation=1),
@@ -39,8 +41,10 @@ FRAMES = [
 class Without:
     """What a session asks when the rows of its subscription are gone, and perhaps those of the topic."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, topic_lives: bool) -> None:
-        self.topic_lives, self.asked_for = topic_lives, 0
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *, topic_lives: bool, error: ScalableError = MISSING
+    ) -> None:
+        self.topic_lives, self.asked_for, self.error = topic_lives, 0, error
         self.leader = self
         self.incarnation = INCARNATION
         for holder, name in (
@@ -59,7 +63,7 @@ class Without:
         return self
 
     async def call(self, *_: Any, **__: Any) -> None:
-        raise SubscriptionNotFound(subscription="#3")
+        raise self.error
 
     release = call
 
@@ -69,7 +73,7 @@ async def ended(frame: Frame, *, registered: bool) -> tuple[Frame, Ending]:
     session = ControllerSocket()
     session.topic = TopicName("public", "default", "orders")
     session.scope = {"url_route": {"kwargs": {"subscription": "s"}}}
-    session._subscription = GROUP if registered else None
+    session._led, session._subscription = (node.leader, GROUP) if registered else (None, None)  # type: ignore[assignment]
     await session.opened(Hello(protocol=PROTOCOL_VERSION, client="t", consumer="a", incarnation=INCARNATION))
     await session.outbox.take()  # the welcome
     await session.frame_received(frame)
@@ -79,11 +83,12 @@ async def ended(frame: Frame, *, registered: bool) -> tuple[Frame, Ending]:
     return decode(decoder(Gone | ErrorFrame), said), ending
 
 
+@pytest.mark.parametrize("error", [MISSING, LED_BY_NOBODY], ids=["missing", "led by nobody"])
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
 async def test_what_meets_no_subscription_since_the_topic_is_gone_ends_with_the_topic(
-    monkeypatch: pytest.MonkeyPatch, frame: Frame
+    monkeypatch: pytest.MonkeyPatch, frame: Frame, error: ScalableError
 ) -> None:
-    without = Without(monkeypatch, topic_lives=False)
+    without = Without(monkeypatch, topic_lives=False, error=error)
     said, ending = await ended(frame, registered=True)
     assert (said, ending.code) == (
         Gone(topic="topic://public/default/orders", incarnation=INCARNATION),
@@ -111,3 +116,13 @@ async def test_while_the_topic_lives_the_subscription_alone_is_gone(
         {"subscription": "s"},
         ANSWERS["subscription_not_found"].close_code,
     )
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+async def test_while_another_leads_the_topic_the_term_alone_is_over(
+    monkeypatch: pytest.MonkeyPatch, frame: Frame
+) -> None:
+    Without(monkeypatch, topic_lives=True, error=LED_BY_NOBODY)
+    said, ending = await ended(frame, registered=True)
+    assert isinstance(said, ErrorFrame)
+    assert (said.code, ending.code) == ("term_superseded", ANSWERS["term_superseded"].close_code)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from scalable.api.hub import hub, topic_key
 from scalable.api.node import node
 from scalable.api.sockets.base import Socket
-from scalable.domain.errors import SubscriptionNotFound, TopicDeleted
+from scalable.domain.errors import SubscriptionNotFound, TermSuperseded, TopicDeleted
 from scalable.wire.frames import Gone
 
 RECHECK_SECONDS = 30.0
@@ -39,11 +39,12 @@ class FollowingSocket(Socket):
     async def unless_gone(self, work: Awaitable[None]) -> None:
         """Do work for a subscription; when that is missing because the topic is, end with the topic.
 
-        Raises SubscriptionNotFound when the subscription alone is gone.
+        Nobody leads a topic that is gone. Raises SubscriptionNotFound when the subscription alone is gone,
+        TermSuperseded when another node leads the topic.
         """
         try:
             await work
-        except SubscriptionNotFound:
+        except (SubscriptionNotFound, TermSuperseded):
             if await node.crowds.topic_exists(self.incarnation):
                 raise
             self.end_with_topic()
