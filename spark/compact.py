@@ -18,25 +18,20 @@ from py4j.protocol import Py4JJavaError
 from pyarrow import fs
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as sf
 
 from spark.history import (
-    READ_SCHEMA,
     RecordedFiles,
     check_files,
     days_of,
     file_system,
-    is_sound_row,
-    literal_path,
-    once,
     parquet_files,
+    read_recorded,
     with_readable,
 )
 from spark.jobs import Result, job_parser, read_day, reason_of, run_job
 
 logger = logging.getLogger("spark.compact")
 
-_SCHEMA = READ_SCHEMA.rpartition(",")[0]
 _SCRATCH = "_compacting"
 
 
@@ -76,10 +71,8 @@ def _merge(
 ) -> RecordedFiles:
     if len(recorded.readable) < 2:
         return recorded
-    paths = [literal_path(f"{location}/{name}") for name in recorded.readable]
-    day = sf.lit(path.rpartition("=")[2]).cast("date")
-    rows = session.read.schema(_SCHEMA).parquet(*paths).where(is_sound_row(day))
-    ordered = once(rows).coalesce(1).sortWithinPartitions("topic", "minute_ms", "segment_id")
+    rows = read_recorded(session, location, recorded).drop("day")
+    ordered = rows.coalesce(1).sortWithinPartitions("topic", "minute_ms", "segment_id")
     scratch = f"{path.rpartition('/')[2]}/{_SCRATCH}"
     ordered.write.mode("overwrite").option("compression", "zstd").parquet(f"{location}/{scratch}")
     (made,) = parquet_files(files, f"{path}/{_SCRATCH}")

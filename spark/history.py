@@ -304,7 +304,7 @@ def read_recorded(session: SparkSession, location: str, recorded: RecordedFiles)
         return session.createDataFrame([], READ_SCHEMA)
     reader = session.read.schema(READ_SCHEMA).option("basePath", location)
     rows = reader.parquet(*(literal_path(f"{location}/{name}") for name in recorded.readable))
-    return once(rows.where(is_sound_row(sf.col("day"))))
+    return once(rows.where(_is_sound_row()))
 
 
 def literal_path(path: str) -> str:
@@ -312,12 +312,12 @@ def literal_path(path: str) -> str:
     return re.sub(r"([\\*?{}\[\]])", r"\\\1", path)
 
 
-def is_sound_row(day: Column) -> Column:
+def _is_sound_row() -> Column:
     """Tell which rows can be a minute of their day; others, as of a file that somebody changed, are left out.
 
     One far outside would make a replay as long as the time between.
     """
-    first_ms = sf.unix_date(day).cast("bigint") * DAY_MS
+    first_ms = sf.unix_date(sf.col("day")).cast("bigint") * DAY_MS
     minute, start, end = sf.col("minute_ms"), sf.col("hash_start"), sf.col("hash_end")
     known = [sf.col(name).isNotNull() for name in ("topic", "incarnation", "segment_id")]
     in_day = (minute >= first_ms) & (minute < first_ms + DAY_MS)

@@ -20,13 +20,14 @@ from scalable.cli.session import Session
 from scalable.cli.topics import property_option, topic_argument
 from scalable.cli.values import is_text, properties_of
 from scalable.client import MessageId, Producer
+from scalable.client.batches import properties_size, utf8_size
 from scalable.domain.json_text import load_json
 from scalable.domain.names import TopicName
 
 WINDOW = 1_000
 """Messages whose answers are awaited together: what is kept in memory of an endless input."""
 WINDOW_BYTES = 16 * 1024 * 1024
-"""The same in bytes, about; a message that goes beyond is the last of its window."""
+"""The same in bytes; a message that goes beyond is the last of its window."""
 LONGEST_LINE = 64 * 1024 * 1024
 """More than any message is as JSON, however it is escaped; a longer line is not read to its end."""
 
@@ -41,9 +42,8 @@ class Outgoing:
 
     @property
     def size(self) -> int:
-        """Give how long its texts and its value are, about in bytes."""
-        texts = sum(len(name) + len(text) for name, text in self.properties.items())
-        return len(self.value) + len(self.key or "") + texts
+        """Give the bytes of its texts and its value."""
+        return len(self.value) + utf8_size(self.key or "") + properties_size(self.properties)
 
 
 @click.command()

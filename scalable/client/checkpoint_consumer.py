@@ -55,7 +55,7 @@ class CheckpointSegment(OwnedSegment):
     def _pass_end(self) -> None:
         """Leave it to the group: nothing is acknowledged, the end is told."""
 
-    def pass_end(self) -> bool:
+    def finish(self) -> bool:
         """Tell whether the application is done with all that came before the end, and note that it is."""
         if self.end_offset is None or self.waiting:
             return False
@@ -232,7 +232,7 @@ class CheckpointConsumer(Member):
             return None
         done, self._in_work = self._in_work, None
         for held in self._inbox.owned.values():
-            if isinstance(held, CheckpointSegment) and held.pass_end():
+            if isinstance(held, CheckpointSegment) and held.finish():
                 held.end_due = True
                 self._pulse()
             elif held.releasing and held.segment_id == done:

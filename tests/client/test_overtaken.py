@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connections
 
+from bench.rows.rebalance import beside
 from launch.process import ManagedProcess
 from scalable.client import (
     Admin,
@@ -70,18 +69,6 @@ async def send(node: LiveNode, topic: str, numbers: range) -> None:
             await producer.send("key", str(number).encode())
 
 
-async def in_database(work: Callable[[], Any]) -> Any:
-    """Work in a thread that gives its connection back."""
-
-    def run() -> Any:
-        try:
-            return work()
-        finally:
-            connections.close_all()
-
-    return await asyncio.to_thread(run)
-
-
 def subscribe_both(topic: str, kind: str) -> None:
     """Make the quick subscription, which holds messages back, and the loose one."""
     view = topics.get_topic(name=TopicName.parse(topic))
@@ -102,11 +89,11 @@ def overtake(topic: str, position: int) -> int:
 async def test_who_is_overtaken_by_trimming_reads_on_after_the_next_split(
     live_node: LiveNode, admin: Admin, topic: str, reshaping: ManagedProcess, kind: str, more: int
 ) -> None:
-    await in_database(partial(subscribe_both, topic, kind))
+    await beside(partial(subscribe_both, topic, kind))
     await send(live_node, topic, range(MESSAGES))
     async with consumer_of(kind, live_node, topic) as consumer:
         assert await read_up_to(consumer, 0) == [0]
-        assert await in_database(partial(overtake, topic, MESSAGES)) == MESSAGES
+        assert await beside(partial(overtake, topic, MESSAGES)) == MESSAGES
         after = range(MESSAGES, MESSAGES + more)
         await send(live_node, topic, after)
         if after:

@@ -10,12 +10,11 @@ from pyarrow import fs
 from pyspark.sql import SparkSession
 
 from spark import compact, daily_report, policy_replay
-from spark.history import SCHEMA, literal_path, read_history, write_file
+from spark.history import DAY_MS, SCHEMA, literal_path, read_history, write_file
 from tests.spark.recorded import DAY, START_MS, Row, minute, record
 
 pytestmark = pytest.mark.spark
 
-DAY_MS = 86_400_000
 STRANGE: dict[str, Row] = {
     "the day before": {"minute_ms": START_MS - 60_000},
     "the day after": {"minute_ms": START_MS + DAY_MS},
