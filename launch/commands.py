@@ -57,6 +57,12 @@ def _port(text: str) -> int:
     return number
 
 
+def _folder(text: str) -> Path:
+    if not text:
+        raise argparse.ArgumentTypeError("it names no folder")
+    return Path(text)
+
+
 def _few(text: str) -> int:
     number = int(text) if text.isascii() and text.isdigit() else 0
     if not 1 <= number <= MOST_OF_A_KIND:
@@ -68,7 +74,7 @@ def _instance_options() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(add_help=False)
     data = Path(os.environ.get("SCALABLE_DATA_DIR") or DEFAULT_DATA)
     options.add_argument(
-        "--data-dir", type=Path, metavar="D", default=data, help="default: SCALABLE_DATA_DIR, or .data"
+        "--data-dir", type=_folder, metavar="D", default=data, help="default: SCALABLE_DATA_DIR, or .data"
     )
     options.add_argument(
         "--port", type=_port, metavar="N", help="port of the (first) web node; default: 8080, or free"

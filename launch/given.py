@@ -4,14 +4,17 @@ import os
 import runpy
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
+import redis
 from django.core.exceptions import ImproperlyConfigured
 
 from launch.process import ROOT, LaunchError
 from scalable.domain.errors import ScalableError
 
 HINT = "docs/settings.md has all settings"
+REDIS_TIMEOUT_SECONDS = 5
 NAMED_DATABASES = {"default": "DATABASE_URL", "segments": "SCALABLE_SEGMENTS_DATABASE_URL"}
 NOT_OF_THE_DRIVER = {"pool", "isolation_level", "assume_role", "server_side_binding"}
 """Options of a database that Django keeps to itself."""
@@ -30,6 +33,21 @@ def reach_databases(databases: Mapping[str, Mapping[str, Any]]) -> None:
     for alias, setting in NAMED_DATABASES.items():
         if os.environ.get(setting):
             _reach(setting, databases[alias])
+
+
+def reach_redis(url: str) -> None:
+    """Ask the Redis that the caller names for a sign of life, once. Raises LaunchError with its address."""
+    if not os.environ.get("REDIS_URL"):
+        return
+    timeouts = {"socket_connect_timeout": REDIS_TIMEOUT_SECONDS, "socket_timeout": REDIS_TIMEOUT_SECONDS}
+    try:
+        with redis.Redis.from_url(url, **timeouts) as client:
+            client.ping()
+    except (redis.RedisError, OSError) as error:
+        given = urlsplit(url)
+        where = f"{given.hostname or 'this machine'}:{given.port or 6379}"
+        reason = " ".join(str(error).split())
+        raise LaunchError(f"no Redis can be reached at {where}, which REDIS_URL names", reason) from None
 
 
 def _reach(setting: str, database: Mapping[str, Any]) -> None:

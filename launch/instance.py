@@ -11,7 +11,7 @@ from launch import prepare
 from launch.addresses import HERE, Addresses
 from launch.data_directory import DataDirectory, RunningServices
 from launch.embedded import embedded_postgres, embedded_valkey
-from launch.given import given_settings, reach_databases
+from launch.given import given_settings, reach_databases, reach_redis
 from launch.java import java_environment
 from launch.ports import free_port, is_free
 from launch.process import LaunchError, ManagedProcess, ProcessSpec
@@ -61,7 +61,7 @@ class Instance:
         self._settings = {**_files(), **(settings or {}), **(tls.environment() if tls else {})}
         self._nodes, self._workers = nodes, workers
         self._with_spark = with_spark and given["SCALABLE_TOPICS_ENABLED"]
-        self._databases = given["DATABASES"]
+        self._databases, self._redis_url = given["DATABASES"], given["SCALABLE_REDIS_URL"]
         self._directory = DataDirectory(data_directory)
         self._wanted_port = port
         self._report = report
@@ -123,6 +123,7 @@ class Instance:
 
     def _start(self) -> None:
         reach_databases(self._databases)
+        reach_redis(self._redis_url)
         known = self._directory.ports()
         ports = self._web_ports(known)
         environment = {**self._settings, **self._addresses(known), **self._secrets(), **self._proxied()}

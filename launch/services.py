@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from celery import Celery
+from kombu.exceptions import OperationalError
+from redis import RedisError
 
 from launch.addresses import HERE, Addresses
 from launch.ports import HOST
@@ -142,4 +144,7 @@ def _answers_ping(redis_url: str, hostname: str) -> bool:
     # nothing.
     with Celery(broker=redis_url, set_as_current=False) as app:
         app.conf.broker_transport_options = {"global_keyprefix": "scalable:celery:"}
-        return bool(app.control.ping(destination=[hostname], timeout=0.5, limit=1))
+        try:
+            return bool(app.control.ping(destination=[hostname], timeout=0.5, limit=1))
+        except (OperationalError, RedisError):
+            return False

@@ -37,6 +37,17 @@ def of_topics(task: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
+def of_writers(task: Callable[P, None]) -> Callable[P, None]:
+    """Begin nothing new in read-only mode: what is due then is done when it ends."""
+
+    @functools.wraps(task)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        if not settings.SCALABLE_READ_ONLY:
+            task(*args, **kwargs)
+
+    return run
+
+
 def alone(task: Callable[[], None]) -> Callable[[], None]:
     """Do nothing while the same task is at work in this process; the next tick goes on with what it leaves.
 
@@ -81,6 +92,7 @@ def sweep_stores() -> None:
 
 @shared_task
 @of_topics
+@of_writers
 @alone
 def sweep_retention() -> None:
     """Prune and trim the topics whose time has come, for as long as there are some until the next tick."""
@@ -119,6 +131,7 @@ def forget_old_keys() -> None:
 
 @shared_task
 @of_topics
+@of_writers
 @alone
 def autoscale_tick() -> None:
     """Evaluate the topics whose time has come."""
@@ -127,6 +140,7 @@ def autoscale_tick() -> None:
 
 @shared_task
 @of_topics
+@of_writers
 def evaluate(incarnation: int) -> None:
     """Evaluate a topic whose consumers changed."""
     autoscaling.evaluate_if_due(incarnation=incarnation)
@@ -146,6 +160,7 @@ def sweep_spark_jobs() -> None:
 
 
 @shared_task
+@of_writers
 @alone
 def daily_load_report() -> None:
     """Ask for the compaction of the history of loads and the report of yesterday, where there is one."""

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any, cast
 
 from django.conf import settings
+from uvicorn._types import ASGISendEvent
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 from websockets.frames import CloseCode, Frame
@@ -62,6 +63,12 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         """The handshake is answered, and frames may come."""
         super().start_keepalive()
         self._paced.resume_reading()
+
+    async def send(self, message: ASGISendEvent) -> None:
+        """Send; a refusal ends the handshake, which the server else learns of from its own close alone."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body" and not message.get("more_body"):
+            self.handshake_complete = True
 
     def resume_writing(self) -> None:
         super().resume_writing()

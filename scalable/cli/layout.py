@@ -11,7 +11,7 @@ from scalable.cli.moments import as_text
 from scalable.cli.paging import gather, limit_option
 from scalable.cli.session import Session, with_admin
 from scalable.cli.topics import range_text, topic_argument
-from scalable.cli.values import MOMENT, SEGMENT_PLACE, SPAN
+from scalable.cli.values import MOMENT, SEGMENT_PLACE, SPAN, OrdinaryTopicType
 from scalable.client import Admin
 from scalable.domain.errors import SegmentNotFound
 from scalable.domain.names import SegmentName, TopicName
@@ -153,7 +153,7 @@ def tiles(session: Session, admin: Admin, topic: TopicName, last: float) -> None
 
 
 @click.command()
-@topic_argument
+@click.argument("topic", type=OrdinaryTopicType())
 @click.option("-f", "--force", is_flag=True, help="Even while it has producers or consumers.")
 @with_admin
 def migrate(session: Session, admin: Admin, topic: TopicName, force: bool) -> None:

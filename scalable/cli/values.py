@@ -18,6 +18,8 @@ from scalable.domain.json_text import load_shallow_json
 from scalable.domain.names import SEGMENT_SCHEME, TOPIC_SCHEME, NamespaceName, SegmentName, TopicName
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+ORDINARY_SCHEME = "persistent://"
+LONGEST_SPAN_SECONDS = 100 * 366 * 86_400
 LONGEST_TIMEOUT_SECONDS = 7 * 86_400.0
 _SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw]?)")
 
@@ -43,6 +45,14 @@ class TopicType(click.ParamType[TopicName]):
             return TopicName.parse(value if "://" in value else TOPIC_SCHEME + value)
         except ScalableError as error:
             self.fail(error.reason, param, ctx)
+
+
+class OrdinaryTopicType(TopicType):
+    """The same of an ordinary topic, whose scheme is another."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicName:
+        is_text = isinstance(value, str)
+        return super().convert(value.removeprefix(ORDINARY_SCHEME) if is_text else value, param, ctx)
 
 
 class SegmentPlaceType(click.ParamType["TopicName | SegmentName"]):
@@ -132,7 +142,10 @@ class SpanType(click.ParamType[float]):
         found = _SPAN.fullmatch(value)
         if found is None:
             self.fail(f"{value!r} is no span of time such as 90s, 15m, 1h, 2d", param, ctx)
-        return float(found["number"]) * UNIT_SECONDS.get(found["unit"], 1)
+        seconds = float(found["number"]) * UNIT_SECONDS.get(found["unit"], 1)
+        if seconds > LONGEST_SPAN_SECONDS:
+            self.fail(f"{value!r} is more than a hundred years", param, ctx)
+        return seconds
 
 
 class MomentType(click.ParamType[int]):
@@ -145,7 +158,7 @@ class MomentType(click.ParamType[int]):
             return value
         if _SPAN.fullmatch(value):
             ago = SPAN.convert(value, param, ctx)
-            return int((datetime.now(UTC).timestamp() - ago) * 1000)
+            return max(0, int((datetime.now(UTC).timestamp() - ago) * 1000))
         try:
             moment = datetime.fromisoformat(value)
         except ValueError:

@@ -84,7 +84,14 @@ class EmbeddedClaims(EmbeddedTables):
         """Skip messages; see SegmentPort."""
         if count < 0:
             raise ValueError(f"cannot skip {count} messages")
-        refused, *state = self._one(statements.SKIP, key, None, subscription=subscription, count=count)
+        return self._skip(statements.SKIP, key, subscription, count=count)
+
+    def skip_to(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
+        """Skip up to a place; see SegmentPort."""
+        return self._skip(statements.SKIP_TO, key, subscription, position=position)
+
+    def _skip(self, statement: str, key: SegmentKey, subscription: str, **how_far: int) -> CursorState:
+        refused, *state = self._one(statement, key, None, subscription=subscription, **how_far)
         if refused:
             self._raise_missing(key, subscription)
         return CursorState(subscription, *state)

@@ -1,6 +1,6 @@
 """Cursors in memory that many consumers share: claims, individual acknowledgements, backlogs, times."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from scalable.segments.checks import MAX_BATCHES_AHEAD, fence_refusal, range_refusal, too_far_ahead
@@ -98,10 +98,17 @@ class MemoryClaims(MemoryStores):
         """Skip messages; see SegmentPort."""
         if count < 0:
             raise ValueError(f"cannot skip {count} messages")
+        return self._skip(key, subscription, lambda pending, end_offset: _behind(pending, count, end_offset))
+
+    def skip_to(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
+        """Skip up to a place; see SegmentPort."""
+        return self._skip(key, subscription, lambda _, end_offset: min(position, end_offset))
+
+    def _skip(self, key: SegmentKey, subscription: str, place: Callable[[Pending, int], int]) -> CursorState:
         with self._lock:
             store, pending = self._store(key), self._pending(key, subscription)
             _forget_trimmed(pending, store)
-            end = _behind(pending, count, store.end_offset)
+            end = place(pending, store.end_offset)
             pending.carve(0, end)
             pending.frontier = max(pending.frontier, end)
             now = self._now_ms()

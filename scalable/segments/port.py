@@ -1,9 +1,8 @@
 """The data plane port: what the control plane asks of whatever keeps the segments' messages.
 
-One suite (`tests/segments/suite.py`) runs against every adapter. A port is *transactional* when it keeps its
-rows in the metadata database and joins the caller's transaction: then a split commits in one step. Other
-ports are walked through the phases of `scalable.domain.operations`, so each of their effects must be safe to
-repeat.
+One suite (`tests/segments/suite.py`) runs against every adapter. A port is *transactional* when its rows are
+in the metadata database and it joins the caller's transaction: then a split commits in one step. Others are
+walked through the phases of `scalable.domain.operations`, so each of their effects must be safe to repeat.
 """
 
 from collections.abc import Mapping, Sequence
@@ -324,6 +323,9 @@ class SegmentPort(Protocol):
         SubscriptionNotFound, SegmentStoreMissing; ValueError for a negative count.
         """
 
+    def skip_to(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
+        """Acknowledge all below `position`, at most to the end; never moves back, and is else as `skip`."""
+
     def acknowledge_ranges(
         self,
         key: SegmentKey,
@@ -353,9 +355,9 @@ class SegmentPort(Protocol):
     ) -> ClaimResult:
         """Give messages to a session until they are acknowledged or the lease is over, never to two at once.
 
-        First what was claimed or held back and is due, in the order of that; then messages that were never
-        claimed. A batch whose time of delivery lies ahead is held back until then. Bounded by all limits, but
-        at least one message if any is due. With 100,000 ranges unacknowledged no new ones are begun. Raises
+        First what was claimed or held back and is due, in that order; then messages that were never claimed.
+        A batch whose time of delivery lies ahead is held back until then. Bounded by all limits, but one
+        message at least if any is due; with 100,000 ranges unacknowledged no new ones are begun. Raises
         SubscriptionNotFound, SegmentStoreMissing.
         """
 
@@ -385,16 +387,12 @@ class SegmentPort(Protocol):
     ) -> int:
         """Take claims back from a session, in `ranges` or (None) all; they are due again after a delay.
 
-        Without `count_delivery` it is as if they had not been delivered this time. Gives the number of
-        messages; what the session does not hold is left alone. Raises SubscriptionNotFound,
-        SegmentStoreMissing.
+        Without `count_delivery` they count as not delivered this time. Gives the number of messages; what
+        the session does not hold is left alone. Raises SubscriptionNotFound, SegmentStoreMissing.
         """
 
     def trim(self, key: SegmentKey, *, before_offset: int, max_batches: int) -> int:
-        """Delete whole batches below `before_offset`, at most `max_batches`, and return the new start offset.
-
-        Producer marks stay: what was trimmed is still known as stored.
-        """
+        """Delete whole batches below an offset, at most `max_batches`; give the new start. Marks stay."""
 
     def stats(self, key: SegmentKey) -> SegmentStats:
         """Offsets and size; raises SegmentStoreMissing."""

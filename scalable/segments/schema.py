@@ -9,6 +9,7 @@ SQL = Path(__file__).with_name("sql")
 _INSTALL_LOCK = 0x5CA1AB1E
 _NO_SCHEMA = """
 DROP TABLE IF EXISTS segment_schema;
+DROP FUNCTION IF EXISTS segment_skip_to, segment_skip_below;
 DROP FUNCTION IF EXISTS segment_create_all, segment_delete_all, segment_inherit, segment_read,
     segment_offset_at, segment_acknowledged, segment_skip, segment_change_claims, segment_claim,
     segment_acknowledge_ranges, segment_pass, segment_due_at, segment_forget_trimmed, segment_settle,

@@ -144,6 +144,10 @@ SKIP = """
 SELECT refused, at_position, at_incarnation, at_generation FROM segment_skip(
     %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(count)s::bigint)
 """
+SKIP_TO = """
+SELECT refused, at_position, at_incarnation, at_generation FROM segment_skip_to(
+    %(incarnation)s::bigint, %(segment_id)s::bigint, %(subscription)s::text, %(position)s::bigint)
+"""
 
 # Of a cursor whose position was trimmed away, the ranges say what is acknowledged of what is still there.
 BACKLOGS = """

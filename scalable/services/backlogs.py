@@ -41,10 +41,6 @@ class Standing(NamedTuple):
         """Give the offset from which on nothing is acknowledged."""
         return max([self.position, *(end for _, end in self.acknowledged[-1:])])
 
-    def acknowledged_below(self, offset: int) -> int:
-        """Count what is acknowledged above the position and below an offset."""
-        return sum(max(0, min(end, offset) - max(first, self.position)) for first, end in self.acknowledged)
-
     def lacks(self, offset: int) -> bool:
         """Tell whether the message of this offset is not acknowledged."""
         before = bisect_right(self.acknowledged, (offset, maxsize)) - 1

@@ -145,8 +145,6 @@ def join(
         alone = not set(subscriptions.consumers(locked.subscription_id)) - {consumer}
         held = None
         if alone:
-            # Before the restore, which would look for the checkpoint's own topic, maybe one that is gone.
-            _require_life(checkpoint, leader.incarnation)
             held = restore(leader=leader, subscription_id=locked.subscription_id, checkpoint=checkpoint)
         register_consumer(leader=leader, subscription_id=locked.subscription_id, consumer=consumer)
         return group, held
@@ -156,10 +154,10 @@ def _lock_and_resume(
     leader: Leader, subscription_id: int, checkpoint: Checkpoint
 ) -> tuple[SubscriptionView, Resumption]:
     """Lock the topic, so that nothing is pruned meanwhile, then the leadership and the group."""
-    topic = topics.lock_incarnation(checkpoint.incarnation)
+    _require_life(checkpoint, leader.incarnation)
+    topic = topics.lock_incarnation(leader.incarnation)
     require(leader)
     locked = _checked(subscriptions.lock(subscription_id))
-    _require_life(checkpoint, locked.incarnation)
     extents = _extents(locked.incarnation, topic.layout)
     pruned = store.pruned_extents(locked.incarnation)
     return locked, resume(checkpoint, extents, pruned, next_segment_id=topic.layout.next_segment_id)

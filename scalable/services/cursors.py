@@ -25,9 +25,14 @@ class Cursor(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Where a cursor goes: to a position, or there by skipping so many messages, which keeps later holes."""
+    """Where a cursor goes: to a position, or there by a skip, which keeps what is acknowledged behind it.
+
+    A skip is of so many messages, or (`skips` alone) of all below the position; never back from where the
+    cursor has come meanwhile.
+    """
 
     position: int
+    skips: bool = False
     skipped: int = 0
 
 
@@ -102,10 +107,13 @@ def _position(cursor: Cursor) -> dict[Cursor, int]:
 
 
 def _move(cursor: Cursor, move: Move) -> None:
+    port = segment_port()
     if move.skipped:
-        segment_port().skip(cursor.key, subscription=cursor.name, count=move.skipped)
+        port.skip(cursor.key, subscription=cursor.name, count=move.skipped)
+    elif move.skips:
+        port.skip_to(cursor.key, subscription=cursor.name, position=move.position)
     else:
-        segment_port().seek(cursor.key, subscription=cursor.name, position=move.position)
+        port.seek(cursor.key, subscription=cursor.name, position=move.position)
 
 
 def _put_back(before: Mapping[Cursor, int]) -> None:

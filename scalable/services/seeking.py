@@ -14,10 +14,10 @@ from scalable.domain.backlogs import next_messages, position_behind
 from scalable.domain.errors import SegmentStoreMissing, SubscriptionNotFound, SubscriptionTypeMismatch
 from scalable.domain.names import TopicName, validate_part
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.segments.port import CursorBacklog, SegmentKey
+from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services import auditing
-from scalable.services.backlogs import Backlog, Look, SegmentBacklog, Standing, backlog_of, pending_in
+from scalable.services.backlogs import Backlog, Look, SegmentBacklog, backlog_of, pending_in
 from scalable.services.cursors import Cursor, Move, cursors_in, moving_cursors
 from scalable.services.positions import Extent, Start, positions_of_start
 from scalable.services.settling import sought
@@ -82,7 +82,7 @@ def seek(*, name: TopicName, subscription: str, start: Start, preview: bool = Fa
 
     def plan(topic: TopicView, found: SubscriptionView, backlog: Backlog) -> _Plan:
         extents = {key: Extent(one.start_offset, one.end_offset) for key, one in backlog.segments.items()}
-        return _plan_seek(found, backlog, positions_of_start(topic, start, extents))
+        return _plan_seek(found, backlog, positions_of_start(topic, start, extents), skips=start == "latest")
 
     return _move(name, subscription, plan, preview=preview)
 
@@ -91,7 +91,8 @@ def clear_backlog(*, name: TopicName, subscription: str, preview: bool = False) 
     """Skip all that is there now; raises as `seek`."""
 
     def plan(topic: TopicView, found: SubscriptionView, backlog: Backlog) -> _Plan:
-        return _plan_seek(found, backlog, {key: one.end_offset for key, one in backlog.segments.items()})
+        ends = {key: one.end_offset for key, one in backlog.segments.items()}
+        return _plan_seek(found, backlog, ends, skips=True)
 
     return _move(name, subscription, plan, preview=preview)
 
@@ -117,7 +118,7 @@ def move_segment(*, name: TopicName, subscription: str, segment_id: int, start: 
             raise SegmentStoreMissing(segment_id=segment_id)
         extents = {segment_id: Extent(one.start_offset, one.end_offset)}
         alone = replace(backlog, segments={segment_id: one})
-        moved = _plan_seek(found, alone, positions_of_start(topic, start, extents))
+        moved = _plan_seek(found, alone, positions_of_start(topic, start, extents), skips=start == "latest")
         return _Plan(moved.moves, {**backlog.pending, **moved.left})
 
     return _move(name, subscription, plan, preview=False)
@@ -163,7 +164,10 @@ def _follow(subscription: SubscriptionView, plan: _Plan) -> None:
         announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
 
 
-def _plan_seek(subscription: SubscriptionView, backlog: Backlog, positions: Mapping[int, int]) -> _Plan:
+def _plan_seek(
+    subscription: SubscriptionView, backlog: Backlog, positions: Mapping[int, int], *, skips: bool
+) -> _Plan:
+    """Plan for each segment a position; `skips` where these are ends, from which no cursor goes back."""
     moves: dict[Cursor, Move] = {}
     left = {}
     for segment_id, one in backlog.segments.items():
@@ -172,7 +176,7 @@ def _plan_seek(subscription: SubscriptionView, backlog: Backlog, positions: Mapp
         if (
             one.messages or left[segment_id] or one.segment.is_active
         ):  # else it is done with, before and after
-            moves |= dict.fromkeys(cursors_in(subscription, one.segment), Move(position))
+            moves |= dict.fromkeys(cursors_in(subscription, one.segment), Move(position, skips))
     return _Plan(moves, left)
 
 
@@ -182,9 +186,9 @@ def _plan_skip(subscription: SubscriptionView, backlog: Backlog, counts: Mapping
         one = backlog.segments[segment_id]
         cursors = cursors_in(subscription, one.segment)
         if count >= one.messages:
-            moves |= dict.fromkeys(cursors, Move(one.end_offset))
+            moves |= dict.fromkeys(cursors, Move(one.end_offset, skips=True))
         elif len(cursors) == 1:
-            moves[cursors[0]] = Move(_position_behind(cursors[0], one, count), skipped=count)
+            moves[cursors[0]] = Move(_position_behind(cursors[0], one, count), skips=True, skipped=count)
         else:
             moves |= _skip_in_buckets(cursors, one, count)
     left = {key: one.messages - counts.get(key, 0) for key, one in backlog.segments.items()}
@@ -202,17 +206,10 @@ def _skip_in_buckets(cursors: list[Cursor], one: SegmentBacklog, count: int) -> 
     """Move each entry bucket behind the oldest `count` messages of the segment that are not acknowledged."""
     frontier = _offset_behind(cursors[0].key, one, count)
     return {
-        cursor: _move_behind(standing, frontier, known)
-        for cursor, standing, known in zip(cursors, one.standings, one.cursors, strict=True)
+        cursor: Move(frontier, skips=True)
+        for cursor, standing in zip(cursors, one.standings, strict=True)
         if standing.position < frontier
     }
-
-
-def _move_behind(standing: Standing, frontier: int, known: CursorBacklog) -> Move:
-    """Keep what is acknowledged above the place, unless more of it lies below than is known."""
-    if known.acknowledged > standing.acknowledged_below(known.end_offset):
-        return Move(frontier)
-    return Move(frontier, skipped=frontier - standing.position - standing.acknowledged_below(frontier))
 
 
 def _offset_behind(key: SegmentKey, one: SegmentBacklog, count: int) -> int:

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable.domain.access import Subject
-from scalable.domain.errors import AccessFull, TokenNotFound, Unauthenticated
+from scalable.domain.errors import AccessFull, InvalidName, TokenNotFound, Unauthenticated
 from scalable.domain.names import validate_part
 from scalable.services import access, auditing, rules
 from scalable.store import tokens as store
@@ -33,6 +33,8 @@ class IssuedToken:
 def issue_token(*, role: str, ttl_seconds: float | None = None, actor: str) -> IssuedToken:
     """Give out a token for a role, for ever or for `ttl_seconds`; raises InvalidName, AccessFull."""
     validate_part(role, "role")
+    if role != role.strip():  # a role that looks like another one
+        raise InvalidName(field="role", value=role, problem="it begins or ends with a space")
     token_id = str(uuid.uuid4())
     expires_at = None if ttl_seconds is None else int(time.time() + ttl_seconds)
     with transaction.atomic():

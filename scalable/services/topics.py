@@ -7,8 +7,8 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.access import Scope
-from scalable.domain.errors import SegmentClaimed, TopicDeleted, TopicExists
+from scalable.domain.access import SYSTEM_TENANT, Scope
+from scalable.domain.errors import SegmentClaimed, SegmentsFixed, TopicDeleted, TopicExists
 from scalable.domain.layout import Layout
 from scalable.domain.names import TopicName
 from scalable.domain.policy import EffectivePolicy, parse_override, validate
@@ -146,15 +146,18 @@ def delete_topic(
     incarnation: int | None = None,
     actor: str,
 ) -> None:
-    """Delete a topic with its messages; raises TopicNotFound, EpochMoved, and SegmentClaimed unless forced.
+    """Delete a topic with its messages; raises TopicNotFound, SegmentsFixed, EpochMoved.
 
-    With an incarnation only that life of the name; raises TopicDeleted when another one has it now.
+    Unless forced it raises SegmentClaimed while an operation is under way. With an incarnation it deletes
+    only that life of the name; raises TopicDeleted when another one has it now.
 
     The metadata goes first. A store that a crash leaves behind, or that a driver of a forcibly deleted
     operation still makes, is an orphan for the sweep.
     """
     with transaction.atomic():
         topic = store.lock_to_delete(name)
+        if name.tenant == SYSTEM_TENANT:
+            raise SegmentsFixed(topic=str(name))
         if incarnation not in {None, topic.incarnation}:
             raise TopicDeleted(topic=str(name))
         topic.check_epoch(expected_epoch)

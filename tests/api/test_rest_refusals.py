@@ -112,6 +112,14 @@ def test_a_namespace_of_the_system_stays(db: None, query: str) -> None:
     assert refusal == (412, "namespace_fixed")
 
 
+def test_a_topic_of_the_system_stays(db: None) -> None:
+    samples = f"{ROOT}/system/load/samples"
+    assert Rest("system").refused("DELETE", samples) == (412, "segments_fixed")
+    assert Rest("system").refused("DELETE", f"{samples}?force=true") == (412, "segments_fixed")
+    assert Rest("system").refused("DELETE", f"{ROOT}/system/load/nothing") == (404, "topic_not_found")
+    assert Rest("system").json(samples)["segments"]
+
+
 def test_a_request_for_a_foreign_host_is_refused_in_the_one_form(rest: Rest) -> None:
     assert rest.refused("GET", NAMESPACE, Host="elsewhere.example") == (400, "bad_request")
 

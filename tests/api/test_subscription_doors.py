@@ -204,3 +204,18 @@ def test_a_checkpoint_group_is_not_moved(grown: Rest) -> None:
     done(grown, "PUT", f"{SUBSCRIPTION}?type=CHECKPOINT")
     for door in ("/seek?timestamp=1", "/skip-all", "/skip?count=1"):
         assert grown.refused("POST", f"{SUBSCRIPTION}{door}") == (409, "subscription_type_mismatch")
+
+
+@pytest.mark.parametrize(
+    ("query", "parameter", "value"),
+    [
+        ("initialPosition=latest&timestamp=7", "timestamp", 7),
+        ("initialPosition=latest", "initialPosition", "latest"),
+    ],
+)
+def test_two_places_to_begin_are_told_by_the_value_that_was_given(
+    grown: Rest, query: str, parameter: str, value: object
+) -> None:
+    answer = grown.call("PUT", f"{SUBSCRIPTION}?{query}", {"positions": {"0": 1}})
+    fields = answer.json()["fields"]
+    assert (answer.status_code, fields["parameter"], fields["value"]) == (400, parameter, value)

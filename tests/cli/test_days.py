@@ -1,4 +1,4 @@
-"""Days at the command line: one form, judged here; that one has not begun, by the server's clock."""
+"""Days and spans at the command line: judged here; that a day has not begun, by the server's clock."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -41,3 +41,12 @@ def test_today_is_no_day_to_come(command: Command) -> None:
     started = command("-o", "json", "jobs", "compact", "--before", today, "--no-wait")
     assert (started.status, started.body["options"]) == (0, {"before": today})
     assert command("jobs", "cancel", started.body["jobId"]).status == 0
+
+
+@pytest.mark.parametrize("value", ["36601d", "9" * 400 + "d", "99999999999d"])
+def test_a_span_beyond_a_century_is_refused_before_anything_is_sent(
+    offline_command: Command, value: str
+) -> None:
+    result = offline_command("-o", "json", "seek", "a/b/c", "-s", "s", "-t", value)
+    assert (result.status, result.error["code"]) == (2, "usage")
+    assert "a hundred years" in result.error["reason"]

@@ -103,8 +103,9 @@ def test_segments_and_loads_are_looked_at(command: Command, topic: str) -> None:
     assert _body(command, "tiles", topic, "--last", "10m") == []
 
 
-def test_what_is_ordinary_cannot_be_migrated_yet(command: Command, topic: str) -> None:
-    refused = command("-o", "json", "migrate", topic)
+@pytest.mark.parametrize("scheme", ["", "topic://", "persistent://"])
+def test_what_is_ordinary_cannot_be_migrated_yet(command: Command, topic: str, scheme: str) -> None:
+    refused = command("-o", "json", "migrate", scheme + topic)
     assert (refused.status, refused.error["code"]) == (1, "not_supported")
 
 

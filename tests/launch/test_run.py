@@ -82,7 +82,7 @@ def test_a_python_without_ensurepip_is_told_what_to_install(
     monkeypatch.setattr(run, "PYTHON", tmp_path / "venv" / "bin" / "python")
     monkeypatch.setattr(run.subprocess, "check_output", fails)
     with pytest.raises(run.SetupError, match="cannot make virtual environments") as caught:
-        run.make_environment(None)
+        run.make_environment(None, needs_pip=False)
     assert "apt-get install python3-venv" in caught.value.hint
 
 
@@ -127,8 +127,21 @@ def test_the_environment_of_a_broken_interpreter_is_made_again(
     (venv / "bin" / "python").symlink_to("/nowhere/python")
     monkeypatch.setattr(run, "VENV", venv)
     monkeypatch.setattr(run, "PYTHON", venv / "bin" / "python")
-    run.make_environment(None)
+    run.make_environment(None, needs_pip=False)
     assert subprocess.check_output([venv / "bin" / "python", "-c", "print('ok')"], text=True) == "ok\n"
+
+
+@pytest.mark.parametrize("needs_pip", [True, False])
+def test_an_environment_without_pip_is_made_again_where_pip_is_needed(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, needs_pip: bool
+) -> None:
+    venv = tmp_path / "venv"
+    subprocess.check_call([sys.executable, "-m", "venv", "--without-pip", str(venv)])
+    monkeypatch.setattr(run, "VENV", venv)
+    monkeypatch.setattr(run, "PYTHON", venv / "bin" / "python")
+    run.make_environment(None, needs_pip=needs_pip)
+    found = subprocess.call([venv / "bin" / "python", "-c", "import pip"], stderr=subprocess.DEVNULL) == 0
+    assert found is needs_pip
 
 
 def test_a_link_to_an_environment_that_is_gone_is_replaced(
@@ -138,7 +151,7 @@ def test_a_link_to_an_environment_that_is_gone_is_replaced(
     venv.symlink_to("/nowhere/venv")
     monkeypatch.setattr(run, "VENV", venv)
     monkeypatch.setattr(run, "PYTHON", venv / "bin" / "python")
-    run.make_environment(None)
+    run.make_environment(None, needs_pip=False)
     assert subprocess.check_output([venv / "bin" / "python", "-c", "print('ok')"], text=True) == "ok\n"
 
 
@@ -151,4 +164,4 @@ def test_an_environment_of_another_account_is_one_line(
     monkeypatch.setattr(run, "PYTHON", Path(sys.executable))
     monkeypatch.setattr(run.subprocess, "call", refuse)
     with pytest.raises(run.SetupError, match="may not run"):
-        run.make_environment(None)
+        run.make_environment(None, needs_pip=False)

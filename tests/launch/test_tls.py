@@ -13,6 +13,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
 
 from launch import commands
 from launch.addresses import HERE
@@ -152,6 +154,26 @@ async def test_with_mutual_tls_nobody_gets_in_without_a_certificate(
     for shown in (None, foreign):
         with pytest.raises((httpx.TransportError, ssl.SSLError)):
             await knock(shown)
+
+
+@pytest.mark.parametrize("encrypted", [True, False])
+async def test_a_socket_that_is_refused_leaves_no_error_behind(
+    processes: ProcessFactory, service_environment: dict[str, str], authority: Authority, encrypted: bool
+) -> None:
+    node = authority.issue("node", *LOCAL)
+    tls = Tls(node.cert, node.key) if encrypted else None
+    port = free_port()
+    process = processes.run(web_spec(port=port, environment=service_environment, tls=tls))
+    url = f"{HERE.local_url(port, tls)}/ws/v2/scalable/lookup/public/default/orders".replace("http", "ws", 1)
+    context = client_context(ca_file=str(authority.file)) if encrypted else None
+    for _ in range(5):
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, ssl=context, proxy=None)
+        assert refused.value.response.status_code == 401
+    process.stop()
+    told = process.log.path.read_text()
+    assert "Application startup complete" in told
+    assert "ERROR" not in told
 
 
 def test_what_cannot_be_used_is_said_before_anything_starts(

@@ -1,4 +1,4 @@
-"""A database that the caller names and that cannot be used is told with its setting and address, at once."""
+"""A database or Redis that the caller names and that cannot be used is told with setting and address."""
 
 import os
 import subprocess
@@ -46,6 +46,30 @@ def test_a_server_that_is_not_there(
     assert status == 1
     check_refusal(told, setting=setting, where=where)
     assert "refused" in told
+
+
+def test_a_redis_that_is_not_there(tmp_path: Path, service_environment: dict[str, str]) -> None:
+    where = f"127.0.0.1:{free_port()}"
+    given = {"DATABASE_URL": service_environment["DATABASE_URL"]}
+    status, told = start(tmp_path, **given, REDIS_URL=f"redis://user:{PASSWORD}@{where}/0")
+    assert status == 1
+    check_refusal(told, setting="REDIS_URL", where=where)
+    assert "refused" in told
+
+
+def test_a_folder_without_a_name(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "launch", "up", "--data-dir", ""],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "it names no folder" in ended.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_that_has_no_such_database(tmp_path: Path, service_environment: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ A lease lasts either an hour, so that it never runs out here, or no time at all,
 no history depends on the speed of the machine.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
@@ -115,8 +116,15 @@ class ClaimModel:
     def skip(self, count: int) -> None:
         skipped = self.unacknowledged[:count]
         self.port.skip(self.key, subscription="s", count=count)
+        self._skipped(skipped)
+
+    def skip_to(self, position: int) -> None:
+        self.port.skip_to(self.key, subscription="s", position=position)
+        self._skipped(range(position))
+
+    def _skipped(self, offsets: Iterable[int]) -> None:
         self._raise_incarnation()
-        for offset in skipped:
+        for offset in offsets:
             self.messages[offset].acknowledged = True
         for message in self.messages:
             if message.session is not None:
@@ -189,7 +197,10 @@ def _step(model: ClaimModel, data: st.DataObject) -> None:
     end = len(model.messages)
     kind = data.draw(
         st.sampled_from(
-            ["append", "claim", "claim", "acknowledge", "give back", "renew", "up to", "skip", "seek"]
+            [
+                *("append", "claim", "claim", "acknowledge", "give back", "renew"),
+                *("up to", "skip", "skip to", "seek"),
+            ]
         )
     )
     if kind == "append" or not end:
@@ -208,6 +219,8 @@ def _step(model: ClaimModel, data: st.DataObject) -> None:
         model.renew(data.draw(SESSIONS), ranges, data.draw(LEASES))
     elif kind == "skip":
         model.skip(data.draw(st.integers(0, end)))
+    elif kind == "skip to":
+        model.skip_to(data.draw(st.integers(0, end)))
     else:
         model.seek(data.draw(st.integers(0, end)))
 

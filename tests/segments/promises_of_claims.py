@@ -181,6 +181,7 @@ class ClaimSuite:
                 lambda key=key: port.renew(key, subscription="s", session="x", lease_seconds=1),
                 lambda key=key: port.return_claims(key, subscription="s", session="x", ranges=None),
                 lambda key=key: port.skip(key, subscription="s", count=1),
+                lambda key=key: port.skip_to(key, subscription="s", position=1),
                 lambda key=key: port.backlog(key, subscription="s"),
             ):
                 with pytest.raises(expected):

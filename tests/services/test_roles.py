@@ -175,3 +175,9 @@ def test_a_key_that_is_taken_during_a_rename_stays_in_work() -> None:
         rename()
     assert len(taken) >= 2
     assert all(store.mark_done(row_id) for row_id in taken)
+
+
+@pytest.mark.parametrize("role", [" reader", "reader ", "\u00a0reader"])
+def test_a_role_that_looks_like_another_one_gets_no_token(db: None, role: str) -> None:
+    with pytest.raises(InvalidName):
+        tokens.issue_token(role=role, actor="admin")

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 
@@ -255,14 +256,22 @@ class _Interrupted(MemorySegments):
     at: int | None = None
 
     def seek(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
+        self._lose(key)
+        return super().seek(key, subscription=subscription, position=position)
+
+    def skip_to(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:
+        self._lose(key)
+        return super().skip_to(key, subscription=subscription, position=position)
+
+    def _lose(self, key: SegmentKey) -> None:
         if key.segment_id == self.at:
             self.at = None
             raise Unavailable(reference="lost")
-        return super().seek(key, subscription=subscription, position=position)
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest"])
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_a_seek_that_fails_in_one_segment_moves_none(at: int) -> None:
+def test_a_seek_that_fails_in_one_segment_moves_none(at: int, start: Literal["earliest", "latest"]) -> None:
     with use_port(_Interrupted()) as port:
         assert isinstance(port, _Interrupted)
         topic = make_topic(segments=1)
@@ -272,10 +281,10 @@ def test_a_seek_that_fails_in_one_segment_moves_none(at: int) -> None:
         before = positions(topic)
         port.at = at
         with pytest.raises(Unavailable):
-            seek(topic, "latest")
+            seek(topic, start)
         assert positions(topic) == before
-        seek(topic, "latest")
-        assert backlog(topic) == {0: 0, 1: 0, 2: 0}
+        seek(topic, start)
+        assert sum(backlog(topic).values()) == (20 if start == "earliest" else 0)
 
 
 # Refusals.

@@ -1,4 +1,7 @@
-"""Scalable topics switched off: no task of theirs does anything, and what they hold stays as it is."""
+"""Scalable topics switched off: no task of theirs does anything, and what they hold stays as it is.
+
+In read-only mode nothing new is begun; what is under way is finished.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from tasks.app import app
 from tests.topology import make_topic, request
 
 OF_OTHERS = {"forget_old_audit", "forget_old_keys", "run_spark_job", "sweep_spark_jobs", "daily_load_report"}
+BEGINNERS = ["autoscale_tick", "daily_load_report", "evaluate", "sweep_retention"]
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"drive": (str(uuid.uuid4()),), "evaluate": (1,)}
 PREFIX = f"{jobs.__name__}."
 NAMES = sorted(task.removeprefix(PREFIX) for task in app.tasks if task.startswith(PREFIX))
@@ -29,6 +33,23 @@ def test_a_task_of_topics_does_not_even_look(
     settings.SCALABLE_TOPICS_ENABLED = False
     with django_assert_num_queries(0):
         getattr(jobs, name)(*ARGUMENTS.get(name, ()))
+
+
+@pytest.mark.parametrize("name", BEGINNERS)
+def test_read_only_mode_begins_nothing(
+    name: str, db: None, settings: Settings, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    settings.SCALABLE_READ_ONLY = True
+    with django_assert_num_queries(0):
+        getattr(jobs, name)(*ARGUMENTS.get(name, ()))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_read_only_mode_finishes_what_was_begun(settings: Settings) -> None:
+    split = request(OperationKind.SPLIT, make_topic("finishing"))
+    settings.SCALABLE_READ_ONLY = True
+    jobs.drive(split.operation_id)
+    assert Segment.objects.filter(topic__name="finishing").count() == 4
 
 
 @pytest.mark.django_db(transaction=True)

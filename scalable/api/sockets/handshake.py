@@ -1,6 +1,5 @@
 """Who opens a socket: a bearer token (header or sub-protocol), or the dashboard's session."""
 
-import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -56,7 +55,6 @@ async def deny(scope: Scope, send: Send, error: ScalableError) -> None:
         {"type": "websocket.http.response.start", "status": answer_of(error).status, "headers": headers}
     )
     await send({"type": "websocket.http.response.body", "body": json.dumps(error.to_json()).encode()})
-    await asyncio.sleep(0)  # uvicorn counts the handshake as complete only once it noticed its own close
 
 
 async def _read_rules(shown: Pass) -> None:

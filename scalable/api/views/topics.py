@@ -29,6 +29,7 @@ from scalable.domain.errors import (
     NamespaceDeleting,
     NamespaceNotFound,
     SegmentClaimed,
+    SegmentsFixed,
     TopicDeleted,
     TopicExists,
     TopicNotFound,
@@ -121,7 +122,7 @@ class TopicView(DoorView):
             right=Right.ADMIN,
             query=DeleteTopicQuery,
             answers={204: None},
-            errors=(TopicNotFound, TopicDeleted, SegmentClaimed, EpochMoved),
+            errors=(TopicNotFound, TopicDeleted, SegmentsFixed, SegmentClaimed, EpochMoved),
         ),
     }
 

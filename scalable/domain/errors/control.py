@@ -242,10 +242,10 @@ class TooManyParts(ScalableError):
 
 
 class SegmentsFixed(ScalableError):
-    """The segments of {topic} are fixed: it belongs to the system."""
+    """The topic {topic} belongs to the system: it stays, with the segments that it has."""
 
     code = "segments_fixed"
-    hint_template = "Topics of the tenant 'system' are never reshaped."
+    hint_template = "Topics of the tenant 'system' are neither reshaped nor deleted."
     topic: str
 
 
