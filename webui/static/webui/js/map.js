@@ -2,14 +2,17 @@
  * The map of a topic: x = time, y = hash range, each segment a rectangle from creation to sealing.
  *
  * A ground lies below, which shows where segments were pruned, remembered or not: those that are kept cover it elsewhere.
- * A canvas holds colour (tiles where a minute was reported, else the segment's last load; without any a sealed segment
- * is grey, for it takes no writes, an active one hatched: its load is unknown, and a pruned one shows the ground); an SVG
- * above holds what can be pointed at, focused and spoken: rectangles, edges, marks.
+ * A canvas holds colour (tiles where a minute was reported, else the segment's last load; without any a sealed
+ * segment is grey, for it takes no writes, an active one hatched: its load is unknown, and a pruned one shows
+ * the ground). Where no load is known now, active segments are hatched since the last report. An SVG above holds
+ * what can be pointed at, focused and spoken: rectangles, edges, marks.
  */
 
 import { heat, level, ramp } from "./colour.js";
 import { clock, drawing, duration, element, hex, instant, range } from "./format.js";
-import { active, edges, lineage, loadless, loadOf, marks, neighbour, policyOf, running } from "./model.js";
+import {
+  active, edges, lastLoadOf, lineage, loadKnown, loadless, loadOf, marks, neighbour, policyOf, running,
+} from "./model.js";
 import { renew } from "./renew.js";
 import { box, hashAt, hashTicks, KEYSPACE, MARGIN, timeAt, timeStep, timeTicks, x, y } from "./scale.js";
 
@@ -19,6 +22,7 @@ const MINUTE_MS = 60000;
 const LABEL_WIDTH = 26;
 const LABEL_HEIGHT = 14;
 const THIN_HEIGHT = 7;
+const LEAST_UNKNOWN = 6;
 const SEALED_COLOUR = "#8a93a3";
 const SHAPES = { split: [[-7, 0], [3, -5], [3, 5]], merge: [[7, 0], [-3, -5], [-3, 5]], rebucket: [[-5, 0], [0, -6], [5, 0], [0, 6]] };
 
@@ -33,6 +37,7 @@ export class Map {
     place.append(this.ground, this.canvas, this.svg);
     this.topic = null;
     this.bornMs = Infinity;
+    this.knownMs = null;
     this.tiles = new globalThis.Map();
     this.selected = null;
     this.spanMs = 0;
@@ -52,6 +57,15 @@ export class Map {
   /** Say since when the topic exists: what was pruned reaches back to then. @param {number} ms since the epoch */
   setBirth(ms) {
     this.bornMs = ms;
+    this.draw();
+  }
+
+  /**
+   * Say until when the load was known that is not known now.
+   * @param {number|null} ms since the epoch; null: it never was
+   */
+  setKnownUntil(ms) {
+    this.knownMs = ms;
     this.draw();
   }
 
@@ -109,7 +123,7 @@ export class Map {
       .map((one) => ({ one, box: box(view, one, nowMs), found: heat(loadOf(this.topic, one.segmentId), policy) })).filter((pair) => pair.box)
       .sort((a, b) => a.one.createdAtMs - b.one.createdAtMs || a.one.start - b.one.start);
     this.layGround(view, nowMs);
-    this.paint(view, shown);
+    this.paint(view, shown, nowMs);
     this.trace(view, shown, nowMs);
   }
 
@@ -122,23 +136,33 @@ export class Map {
   }
 
   /** Colours, on the canvas. */
-  paint(view, shown) {
+  paint(view, shown, nowMs) {
     const dots = globalThis.devicePixelRatio || 1;
     this.canvas.width = view.width * dots;
     this.canvas.height = view.height * dots;
     const pen = this.canvas.getContext("2d");
     pen.scale(dots, dots);
     const policy = policyOf(this.topic);
+    const ended = !loadKnown(this.topic) && this.knownMs !== null;
     for (const { one, box: area, found } of shown) {
-      pen.fillStyle = found ? ramp(found.level) : loadless(one) ? SEALED_COLOUR : hatch(pen);
+      const last = ended ? heat(lastLoadOf(this.topic, one.segmentId), policy) : found;
+      pen.fillStyle = last ? ramp(last.level) : loadless(one) ? SEALED_COLOUR : hatch(pen);
       if (one.state !== "PRUNED") pen.fillRect(area.x, area.y, area.width, area.height);
       pen.save();
       pen.beginPath();
       pen.rect(area.x, area.y, area.width, area.height);
       pen.clip();
       for (const tile of this.tiles.get(one.segmentId) ?? []) this.paintTile(pen, view, one, tile, policy);
+      if (ended && !loadless(one)) this.paintUnknown(pen, view, nowMs);
       pen.restore();
     }
+  }
+
+  /** From the last report until now, wide enough to be seen. */
+  paintUnknown(pen, view, nowMs) {
+    const left = Math.max(0, Math.min(x(view, this.knownMs), x(view, nowMs) - LEAST_UNKNOWN));
+    pen.fillStyle = hatch(pen);
+    pen.fillRect(left, 0, view.width - left, view.height);
   }
 
   /** One minute of one segment: each part's rate as if the whole segment ran at it, so that it compares with the thresholds. */

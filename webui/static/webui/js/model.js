@@ -7,13 +7,15 @@
  */
 
 /**
- * The topic after a frame; `null` asks for a fresh snapshot (a gap). Older frames change nothing.
+ * The topic after a frame; `null` asks for a fresh snapshot (a gap). Older frames change nothing. A delta may
+ * lead from a revision to the same one: what passing time changes, as whether the load is known, raises none.
  * @param {Topic|null} topic @param {any} frame @returns {Topic|null}
  */
 export function reduce(topic, frame) {
   if (frame.type === "snapshot") return fromSnapshot(topic, frame);
   if (frame.type !== "delta" || !topic || frame.incarnation !== topic.incarnation) return topic;
-  if (frame.revision <= topic.revision) return topic;
+  if (frame.revision < topic.revision) return topic;
+  if (frame.revision === topic.revision && frame.base_revision !== topic.revision) return topic;
   if (frame.base_revision !== topic.revision) return null;
   const segments = new Map(topic.segments);
   for (const id of frame.removed) segments.delete(id);
@@ -85,8 +87,20 @@ export function marks(topic) {
 /** The resolved policy's fields. @param {Topic} topic @returns {Record<string, number>} */
 export const policyOf = (topic) => topic.detail?.policy?.policy ?? {};
 
-/** The last known rates of a segment. @param {Topic} topic @param {number} id @returns {Record<string, number>|undefined} */
-export const loadOf = (topic, id) => topic.detail?.loads?.[id];
+/** Whether the load is known now: else what was reported is old, or nothing was. @param {Topic} topic */
+export const loadKnown = (topic) => topic.detail?.loadKnown === true;
+
+/**
+ * The rates of a segment that were reported last, be they old.
+ * @param {Topic} topic @param {number} id @returns {Record<string, number>|undefined}
+ */
+export const lastLoadOf = (topic, id) => topic.detail?.loads?.[id];
+
+/**
+ * The rates of a segment now; none when they are not known.
+ * @param {Topic} topic @param {number} id @returns {Record<string, number>|undefined}
+ */
+export const loadOf = (topic, id) => (loadKnown(topic) ? lastLoadOf(topic, id) : undefined);
 
 /** Whether there is no load to know: nobody writes to it any more. @param {Segment} one */
 export const loadless = (one) => one.state !== "ACTIVE";

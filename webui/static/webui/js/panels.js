@@ -6,18 +6,19 @@ import { decisionParts, NAMES } from "./decisions.js";
 import { changing, confirm } from "./dialogs.js";
 import { bytes, duration, element, moment, range, rate } from "./format.js";
 import { Journal } from "./journal.js";
-import { active, loadOf, policyOf } from "./model.js";
+import { active, loadKnown, loadOf, policyOf } from "./model.js";
 import { renew } from "./renew.js";
 
+const NO_REPORT = "There is no recent load report";
 const PHASES = ["PLANNED", "CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED", "COMMITTED", "NOTIFIED"];
 
 /** @param {import("./model.js").Topic} topic @param {import("./model.js").Segment[]} segments */
 export function figures(topic, segments) {
-  const loads = topic.detail?.loads ?? {};
-  const known = segments.filter((one) => loads[one.segmentId]);
-  const sum = (field) => known.reduce((total, one) => total + loads[one.segmentId][field], 0);
+  const loads = segments.map((one) => loadOf(topic, one.segmentId)).filter(Boolean);
+  const sum = (field) => loads.reduce((total, load) => total + load[field], 0);
   // The known part of a sum is a lower bound; one of nothing tells nothing.
-  const partly = (total) => known.length === segments.length ? rate(total) : total > 0 ? `≥ ${rate(total)}` : "unknown";
+  const all = loads.length === segments.length;
+  const partly = (total) => (all ? rate(total) : total > 0 ? `≥ ${rate(total)}` : "unknown");
   const put = (id, text) => (document.getElementById(`figure-${id}`).textContent = text);
   put("active", String(segments.length));
   put("sealed", String(topic.segments.size - segments.length));
@@ -27,6 +28,8 @@ export function figures(topic, segments) {
   put("term", String(topic.term));
   put("in", partly(sum("msgRateIn")));
   put("out", partly(sum("msgRateOut")));
+  const why = loadKnown(topic) ? "" : NO_REPORT;
+  for (const id of ["figure-in", "figure-out"]) document.getElementById(id).title = why;
 }
 
 export class Panels {
@@ -75,13 +78,16 @@ export class Panels {
     if (split.disabled) split.title = "One hash wide: it cannot be split";
     const rebucket = element("button", { type: "button", class: "small", "data-role": "rebucket", onclick: () => this.askRebucket(one) }, "Rebucket…");
     const number = (text) => element("td", { class: "number" }, text);
+    const why = load ? null : loadKnown(this.topic) ? "Nothing was reported of this segment yet" : NO_REPORT;
+    const measured = (text) => element("td", { class: "number", title: why }, text);
     const row = element("tr", { "data-key": one.segmentId, "data-segment": one.segmentId, class: one.segmentId === this.selected ? "selected" : null },
       element("td", {}, box),
       element("td", { class: "number" }, element("button", { type: "button", class: "quiet small", "data-role": "pick", onclick: () => this.onSelect(one.segmentId) }, String(one.segmentId))),
       element("td", { class: "code" }, range(one)),
       number(`${(((one.end - one.start + 1) / 65536) * 100).toFixed(1)} %`),
-      number(rate(load?.msgRateIn)), number(bytes(load?.bytesRateIn)), number(rate(load?.msgRateOut)), number(bytes(load?.bytesRateOut)),
-      element("td", {}, gauge(found)),
+      measured(rate(load?.msgRateIn)), measured(bytes(load?.bytesRateIn)),
+      measured(rate(load?.msgRateOut)), measured(bytes(load?.bytesRateOut)),
+      element("td", { title: why }, gauge(found)),
       number(String(one.entryBucketSplits.length + 1)),
       element("td", {}, one.parentIds.join(", ") || "–"),
       element("td", { title: moment(one.createdAtMs) }, duration(Date.now() - one.createdAtMs)),

@@ -3,7 +3,7 @@
 import { ApiError, endChanges, get, topicPath } from "./api.js";
 import { Deletion } from "./delete_topic.js";
 import { Map as TopicMap } from "./map.js";
-import { active, loadless, loadOf } from "./model.js";
+import { active, loadKnown, loadless, loadOf } from "./model.js";
 import { Watch } from "./live.js";
 import { clock, hex, rate } from "./format.js";
 import { trouble } from "./freshness.js";
@@ -52,6 +52,7 @@ async function refreshTiles() {
   if (document.hidden || Date.now() - tilesAt < TILES_MS) return;
   tilesAt = Date.now();
   const [fromMs, toMs] = map.window();
+  if (topic && !loadKnown(topic)) readKnownUntil();
   try {
     const answer = await get(`${path}/tiles?fromMs=${Math.max(0, Math.floor(fromMs) - HOUR_MS)}&toMs=${Math.ceil(toMs)}`);
     map.setTiles(answer.tiles);
@@ -59,6 +60,12 @@ async function refreshTiles() {
   } catch (error) {
     heard("tiles")(error);
   }
+}
+
+/** Until when the load was known that is not known now: the watch does not tell. */
+async function readKnownUntil() {
+  const answer = await get(`${path}/loads`).catch(() => null);
+  if (answer) map.setKnownUntil(answer.watermarkMs);
 }
 
 /** When this life of the name began: frames tell only of segments that are kept. */
@@ -73,6 +80,7 @@ function onTopic(next) {
     lifetimes.read();
   }
   topic = next;
+  if (!loadKnown(next)) readKnownUntil();
   past.follow(next);
   showSegments();
   policy.show(next.detail?.policy);

@@ -72,9 +72,18 @@ function row(one) {
   return element("tr", { "data-key": one.name },
     element("td", { class: "wraps" }, element("a", { href: address(one.name), title: one.name }, one.name),
       ...(chips.length || reshaping.length ? [element("div", { class: "chips" }, ...reshaping, ...chips, ...more)] : [])),
-    number(String(one.activeSegments)), number(rate(one.msgRateIn)), number(String(one.sealedSegments)), number(String(one.epoch)),
+    number(String(one.activeSegments)), messagesIn(one),
+    number(String(one.sealedSegments)), number(String(one.epoch)),
     element("td", {}, one.lastDecision ? verdict(one.lastDecision) : "–"),
     element("td", {}, moment(one.createdAtMs)));
+}
+
+/** The messages in; of a load that is not known, the list tells by the last decision alone. */
+function messagesIn({ msgRateIn, lastDecision }) {
+  const unknown = lastDecision?.explanation.heldBy?.some(({ guard }) => guard === "LOAD_UNKNOWN");
+  if (!unknown) return element("td", { class: "number" }, rate(msgRateIn));
+  const title = "At the last decision there was no recent load report";
+  return element("td", { class: "number", title }, "unknown");
 }
 
 function choose(property) {
