@@ -14,7 +14,7 @@ from replay.measures import Measures
 from replay.simulation import Outcome
 from replay.traces import Series
 
-LOAD, CAPACITY, OVER = "#222222", "#2a78d6", "#d03b3b"
+LOAD, CAPACITY, OVER, UNCOUNTED = "#222222", "#2a78d6", "#d03b3b", "#9a9a9a"
 MOST_POINTS = 4_000
 
 
@@ -31,6 +31,7 @@ def draw(replays: Sequence[tuple[Measures, Outcome]], path: Path) -> None:
         _draw_load(axes[0], outcome)
         _draw_segments(axes[1], measures, outcome)
         _draw_fullest(axes[2], measures, outcome)
+        _draw_warm_up(axes, outcome)
         axes[2].set_xlabel("hours")
     for row, name in zip(rows, ("messages/s", "segments", "fullest segment,\nmessages/s"), strict=True):
         row[0].set_ylabel(name)
@@ -65,7 +66,7 @@ def _draw_load(axes: Axes, outcome: Outcome) -> None:
         *_thinned(outcome, capacity), step="post", color=CAPACITY, alpha=0.25, lw=0, label="capacity"
     )
     axes.plot(*_thinned(outcome, outcome.load), color=LOAD, lw=0.9, label="load")
-    axes.legend(loc="upper right", fontsize=8, frameon=False)
+    _explain(axes)
 
 
 def _draw_segments(axes: Axes, measures: Measures, outcome: Outcome) -> None:
@@ -74,7 +75,7 @@ def _draw_segments(axes: Axes, measures: Measures, outcome: Outcome) -> None:
     axes.step(*_thinned(outcome, needed), where="post", color=LOAD, lw=0.7, label="clairvoyant")
     text = f"{measures.segments_over_clairvoyant:.2f} times the clairvoyant, {measures.actions} actions"
     axes.set_title(text, fontsize=9, loc="left")
-    axes.legend(loc="upper right", fontsize=8, frameon=False)
+    _explain(axes)
 
 
 def _draw_fullest(axes: Axes, measures: Measures, outcome: Outcome) -> None:
@@ -85,3 +86,19 @@ def _draw_fullest(axes: Axes, measures: Measures, outcome: Outcome) -> None:
     axes.plot(hours[over], fullest[over], ".", color=OVER, ms=3)
     axes.set_title(f"above capacity {measures.violation_percent:.2f} % of the time", fontsize=9, loc="left")
     axes.set_ylim(0, 2.2 * outcome.setup.capacity)
+
+
+def _draw_warm_up(axes: Sequence[Axes], outcome: Outcome) -> None:
+    """Mark the time in which nothing counts."""
+    hours = outcome.setup.warm_up_seconds / 3_600
+    if hours <= 0:
+        return
+    for each in axes:
+        each.axvspan(0, hours, color=UNCOUNTED, alpha=0.35, lw=0)
+    text, by_hours_and_height = " grey: warm-up, not counted", axes[2].get_xaxis_transform()
+    axes[2].text(hours, 1, text, fontsize=7, va="top", transform=by_hours_and_height)
+
+
+def _explain(axes: Axes) -> None:
+    """Name the lines, above them."""
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8, frameon=False, borderpad=0)
