@@ -35,10 +35,12 @@ NAMESPACES_PER_SWEEP = 10
 def create_namespace(*, tenant: str, namespace: str, actor: str) -> None:
     """Make a namespace; one that exists stays as it is.
 
-    Raises InvalidName, TenantNotFound, NamespaceDeleting.
+    Raises InvalidName, NamespaceFixed, TenantNotFound, NamespaceDeleting.
     """
     validate_part(tenant, "tenant")
     validate_part(namespace, "namespace")
+    if tenant == SYSTEM_TENANT:
+        raise NamespaceFixed(namespace=f"{tenant}/{namespace}")
     with transaction.atomic():
         tenants.hold(tenant)
         found, is_new = store.insert(tenant, namespace)

@@ -8,11 +8,13 @@ from collections.abc import Collection
 
 from django.db import transaction
 
+from scalable.domain.access import SYSTEM_TENANT
 from scalable.domain.errors import (
     CursorNeeded,
     SegmentClaimed,
     SegmentNotFound,
     SegmentNotLoaded,
+    SegmentsFixed,
     SegmentStoreMissing,
     SubscriptionNotFound,
     TopicNotFound,
@@ -48,13 +50,15 @@ def ensure_segment(*, name: SegmentName, subscribed: Collection[str] = ()) -> No
 
 
 def terminate_segment(*, name: SegmentName) -> None:
-    """Refuse messages from now on; again is fine. Raises TopicNotFound, SegmentNotFound, SegmentNotLoaded.
+    """Refuse messages from now on; again is fine.
 
-    A segment that is still active in the layout has no successor: who writes to it waits until a split or
-    merge replaces it.
+    Raises TopicNotFound, SegmentsFixed, SegmentNotFound, SegmentNotLoaded. A segment that is still active in
+    the layout has no successor: who writes to it waits until a split or merge replaces it.
     """
     with transaction.atomic():
         topic, segment = _lock(name)
+        if name.topic.tenant == SYSTEM_TENANT:  # nothing replaces it, and the load pipeline has no other
+            raise SegmentsFixed(topic=str(name.topic))
         try:
             segment_port().terminate(_key(topic, segment), fence=None)
         except SegmentStoreMissing as error:

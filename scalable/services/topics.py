@@ -52,11 +52,12 @@ def create_topic(
 ) -> TopicView:
     """Create a topic whose first segments divide the hash space evenly.
 
-    Raises NamespaceNotFound, NamespaceDeleting, TopicExists, InvalidInitialSegments. With a port outside
-    the metadata database the topic exists from the moment its row does: if making its stores fails,
-    `heal_topic` makes the rest.
+    Raises SegmentsFixed, NamespaceNotFound, NamespaceDeleting, TopicExists, InvalidInitialSegments. With a
+    port outside the metadata database the topic exists from the moment its row does: if making its stores
+    fails, `heal_topic` makes the rest.
     """
     port = segment_port()
+    _require_others(name)
     with transaction.atomic():
         now = database_now()
         layout = Layout.initial(
@@ -156,8 +157,7 @@ def delete_topic(
     """
     with transaction.atomic():
         topic = store.lock_to_delete(name)
-        if name.tenant == SYSTEM_TENANT:
-            raise SegmentsFixed(topic=str(name))
+        _require_others(name)
         if incarnation not in {None, topic.incarnation}:
             raise TopicDeleted(topic=str(name))
         topic.check_epoch(expected_epoch)
@@ -178,6 +178,12 @@ def delete_topic(
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
     keys = segment_port().keys(incarnation=topic.incarnation)
     delete_stores(topic.incarnation, [key.segment_id for key in keys])
+
+
+def _require_others(name: TopicName) -> None:
+    """The system's topics are made with the database, and the load pipeline does not live without them."""
+    if name.tenant == SYSTEM_TENANT:
+        raise SegmentsFixed(topic=str(name))
 
 
 def set_properties(

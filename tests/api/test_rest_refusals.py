@@ -116,8 +116,16 @@ def test_a_topic_of_the_system_stays(db: None) -> None:
     samples = f"{ROOT}/system/load/samples"
     assert Rest("system").refused("DELETE", samples) == (412, "segments_fixed")
     assert Rest("system").refused("DELETE", f"{samples}?force=true") == (412, "segments_fixed")
+    sealing = samples.replace("/scalable/", "/segments/") + "/0000-ffff-0/terminate"
+    assert Rest("system").refused("POST", sealing) == (412, "segments_fixed")
     assert Rest("system").refused("DELETE", f"{ROOT}/system/load/nothing") == (404, "topic_not_found")
-    assert Rest("system").json(samples)["segments"]
+    (segment,) = Rest("system").json(samples)["segments"].values()
+    assert segment["state"] == "ACTIVE"
+
+
+def test_nothing_is_made_that_would_stay_for_ever(db: None) -> None:
+    assert Rest("system").refused("PUT", f"{ROOT}/system/load/other") == (412, "segments_fixed")
+    assert Rest("system").refused("PUT", f"{NAMESPACES}/system/mine") == (412, "namespace_fixed")
 
 
 def test_a_request_for_a_foreign_host_is_refused_in_the_one_form(rest: Rest) -> None:

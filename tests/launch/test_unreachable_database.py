@@ -57,6 +57,17 @@ def test_a_redis_that_is_not_there(tmp_path: Path, service_environment: dict[str
     assert "refused" in told
 
 
+@pytest.mark.parametrize("option", ["foo=bar", "socket_timeout=abc"])
+def test_a_redis_with_an_option_that_does_not_exist(
+    tmp_path: Path, service_environment: dict[str, str], option: str
+) -> None:
+    url = f"{service_environment['REDIS_URL']}?{option}"
+    given = {"DATABASE_URL": service_environment["DATABASE_URL"]}
+    status, told = start(tmp_path, **given, REDIS_URL=url)
+    assert status == 1
+    check_refusal(told, setting="REDIS_URL", where="127.0.0.1")
+
+
 def test_a_folder_without_a_name(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "launch", "up", "--data-dir", ""],

@@ -152,7 +152,7 @@ class NamespaceLifeView(DoorView):
             right=Right.ADMIN,
             level=Level.TENANT,
             answers={204: None},
-            errors=(TenantNotFound, NamespaceDeleting),
+            errors=(TenantNotFound, NamespaceFixed, NamespaceDeleting),
         ),
         "DELETE": Door(
             summary="Delete a namespace; 202 while many topics are still being deleted",

@@ -18,6 +18,7 @@ from scalable.domain.errors import (
     SegmentNotFound,
     SegmentNotLoaded,
     SegmentNotPrunable,
+    SegmentsFixed,
     SegmentStoreMissing,
     SubscriptionNotFound,
     SubscriptionTypeMismatch,
@@ -100,7 +101,9 @@ class SegmentView(SystemView):
 class TerminateSegmentView(SystemView):
     """The end of a segment's writes."""
 
-    doors = {"POST": _door("Let a segment take no more messages; again is fine", SegmentNotLoaded)}
+    doors = {
+        "POST": _door("Let a segment take no more messages; again is fine", SegmentsFixed, SegmentNotLoaded)
+    }
 
     def post(self, request: Request, **path: str) -> Response:
         segments.terminate_segment(name=segment_of(path))

@@ -57,10 +57,10 @@ class NamespaceDeleting(ScalableError):
 
 
 class NamespaceFixed(ScalableError):
-    """The namespace {namespace} belongs to the system and stays."""
+    """The namespace {namespace} is the system's: it stays as it is."""
 
     code = "namespace_fixed"
-    hint_template = "Namespaces of the tenant 'system' cannot be deleted."
+    hint_template = "Namespaces of the tenant 'system' are not made or deleted; use another tenant."
     namespace: str
 
 
@@ -242,10 +242,10 @@ class TooManyParts(ScalableError):
 
 
 class SegmentsFixed(ScalableError):
-    """The topic {topic} belongs to the system: it stays, with the segments that it has."""
+    """{topic} is the system's: it stays as it is."""
 
     code = "segments_fixed"
-    hint_template = "Topics of the tenant 'system' are neither reshaped nor deleted."
+    hint_template = "Topics of the tenant 'system' are not made, reshaped or deleted; use another tenant."
     topic: str
 
 
