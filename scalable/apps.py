@@ -18,6 +18,7 @@ class ScalableConfig(AppConfig):
         from scalable.services import rules
 
         register(deployment.check_secrets, Tags.security, deploy=True)
+        register(deployment.check_lengths, Tags.security, deploy=True)
         register(deployment.check_encryption, Tags.security, deploy=True)
         register(deployment.check_names, Tags.security)
         announce.listen(rules.hear)

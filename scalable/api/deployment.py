@@ -6,6 +6,8 @@ from django.conf import settings
 from django.core.checks import CheckMessage
 from django.core.checks import Warning as CheckWarning
 
+SHORTEST_SECRET_BYTES = 32
+
 
 def check_secrets(app_configs: Any, **options: Any) -> list[CheckMessage]:
     """Warn when a secret was not given: each process would make one of its own, which no other accepts."""
@@ -22,6 +24,14 @@ def check_secrets(app_configs: Any, **options: Any) -> list[CheckMessage]:
         for number, (name, given) in enumerate(names.items(), start=1)
         if not given
     ]
+
+
+def check_lengths(app_configs: Any, **options: Any) -> list[CheckMessage]:
+    """Warn of a secret that can be guessed from a token (RFC 7518, section 3.2)."""
+    if len(settings.SCALABLE_TOKEN_SECRET.encode()) >= SHORTEST_SECRET_BYTES:
+        return []
+    said = f"SCALABLE_TOKEN_SECRET has fewer than {SHORTEST_SECRET_BYTES} bytes: a token gives it away."
+    return [CheckWarning(said, hint="Take a random one: `openssl rand -hex 32`.", id="scalable.W005")]
 
 
 def check_encryption(app_configs: Any, **options: Any) -> list[CheckMessage]:

@@ -242,10 +242,11 @@ def failure(error: BaseException | None) -> tuple[int, dict[str, Any]]:
 
 def _answer(error: ScalableError, *, status: int | None = None) -> Response:
     status = status or answer_of(error).status
-    return Response(body_of(error), status=status, headers=_headers_of(error, status))
+    return Response(body_of(error), status=status, headers=headers_of(error, status))
 
 
-def _headers_of(error: ScalableError, status: int) -> dict[str, str]:
+def headers_of(error: ScalableError, status: int) -> dict[str, str]:
+    """Give the headers of an answer that say what to do next."""
     if isinstance(error, Unauthenticated):
         return {"WWW-Authenticate": AUTHENTICATE_HEADER}
     if isinstance(error, TooManyRequests):

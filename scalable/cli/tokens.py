@@ -99,10 +99,11 @@ def _claims_of(path: str) -> dict[str, str]:
 
 @tokens.command()
 @click.argument("token_id")
+@click.option("--role", help="Of a token that was not issued here: revoke it, too, by its `jti`.")
 @with_admin
-def revoke(session: Session, admin: Admin, token_id: str) -> None:
+def revoke(session: Session, admin: Admin, token_id: str, role: str | None) -> None:
     """Revoke a token for ever, which closes the sockets that it opened."""
-    admin.revoke_token(token_id)
+    admin.revoke_token(token_id, role=role)
     session.output.done(f"revoked {token_id}", id=token_id)
 
 

@@ -67,9 +67,12 @@ class AccessAdmin(RestClient):
         """List the tokens that were minted, the newest first, without the tokens themselves."""
         return listed(self._json("GET", TOKEN_ROOT, params={"limit": limit, "offset": offset}), "tokens")
 
-    def revoke_token(self, token_id: str) -> None:
-        """Revoke a token for ever, which closes the sockets that it opened; raises TokenNotFound."""
-        self._call("DELETE", f"{TOKEN_ROOT}/{quoted(token_id)}")
+    def revoke_token(self, token_id: str, *, role: str | None = None) -> None:
+        """Revoke a token for ever, which closes the sockets that it opened; raises TokenNotFound.
+
+        One that was not minted here, but signed by somebody else, is revoked with its `role`.
+        """
+        self._call("DELETE", f"{TOKEN_ROOT}/{quoted(token_id)}", params={"role": role})
 
     def audit(
         self,

@@ -19,10 +19,11 @@ from scalable.segments.registry import segment_port
 from scalable.services import auditing
 from scalable.services.backlogs import Backlog, Look, SegmentBacklog, backlog_of, pending_in
 from scalable.services.cursors import Cursor, Move, cursors_in, moving_cursors
-from scalable.services.positions import Extent, Start, positions_of_start
+from scalable.services.positions import AtTime, Extent, Start, positions_of_start
 from scalable.services.settling import sought
 from scalable.store import subscriptions as store
 from scalable.store import topics
+from scalable.store.clock import database_now, milliseconds
 from scalable.store.subscriptions import SubscriptionView
 from scalable.store.topics import TopicView
 
@@ -82,7 +83,7 @@ def seek(*, name: TopicName, subscription: str, start: Start, preview: bool = Fa
 
     def plan(topic: TopicView, found: SubscriptionView, backlog: Backlog) -> _Plan:
         extents = {key: Extent(one.start_offset, one.end_offset) for key, one in backlog.segments.items()}
-        return _plan_seek(found, backlog, positions_of_start(topic, start, extents), skips=start == "latest")
+        return _plan_seek(found, backlog, positions_of_start(topic, start, extents), skips=_is_end(start))
 
     return _move(name, subscription, plan, preview=preview)
 
@@ -118,10 +119,17 @@ def move_segment(*, name: TopicName, subscription: str, segment_id: int, start: 
             raise SegmentStoreMissing(segment_id=segment_id)
         extents = {segment_id: Extent(one.start_offset, one.end_offset)}
         alone = replace(backlog, segments={segment_id: one})
-        moved = _plan_seek(found, alone, positions_of_start(topic, start, extents), skips=start == "latest")
+        moved = _plan_seek(found, alone, positions_of_start(topic, start, extents), skips=_is_end(start))
         return _Plan(moved.moves, {**backlog.pending, **moved.left})
 
     return _move(name, subscription, plan, preview=False)
+
+
+def _is_end(start: Start) -> bool:
+    """Tell whether no message is behind: at the latest, and at a time to come."""
+    if isinstance(start, AtTime):
+        return start.time_ms > milliseconds(database_now())
+    return start == "latest"
 
 
 def _move(name: TopicName, subscription: str, planner: _Planner, *, preview: bool) -> Moved:

@@ -66,11 +66,19 @@ def list_tokens(*, limit: int, offset: int = 0) -> tuple[list[TokenView], int]:
     return store.page(limit=limit, offset=offset), store.count()
 
 
-def revoke_token(*, token_id: str, actor: str) -> TokenView:
-    """Let a token open no door any more, and close what it opened; raises TokenNotFound."""
+def revoke_token(*, token_id: str, role: str = "", actor: str) -> TokenView:
+    """Let a token open no door any more, and close what it opened.
+
+    With a role also one that somebody else signed, which is not listed until then. Raises TokenNotFound,
+    InvalidName, AccessFull.
+    """
     if len(token_id) > MAX_TOKEN_ID_LENGTH or not token_id.isprintable():
         raise TokenNotFound(token_id=token_id[:MAX_TOKEN_ID_LENGTH])
     with transaction.atomic():
+        if role and not store.knows(token_id):
+            validate_part(role, "role")
+            _make_room()
+            store.note_foreign(token_id, role=role, noted_by=actor)
         revoked, is_new = store.revoke(token_id)
         if is_new:
             auditing.record("token.revoke", f"tokens/{token_id}", actor=actor, before={"role": revoked.role})

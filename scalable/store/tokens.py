@@ -32,6 +32,12 @@ def insert(token_id: str, *, role: str, created_by: str, expires_at: datetime | 
     )
 
 
+def note_foreign(token_id: str, *, role: str, noted_by: str) -> None:
+    """Note a token that somebody else signed, unless it is noted."""
+    row = ServiceToken(token_id=token_id, role=role, created_by=noted_by, created_at=ClockTimestamp())
+    ServiceToken.objects.bulk_create([row], ignore_conflicts=True)
+
+
 def knows(token_id: str) -> bool:
     """Tell whether a token of this id was given out."""
     return ServiceToken.objects.filter(token_id=token_id).exists()

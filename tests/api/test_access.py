@@ -12,7 +12,8 @@ from django.conf import settings
 from pytest_django.fixtures import Settings
 
 from scalable.domain.access import GRANTABLE, Right, Scope
-from scalable.domain.errors import Forbidden, InvalidName, Unauthenticated
+from scalable.domain.errors import Forbidden, InvalidName, TokenNotFound, Unauthenticated
+from scalable.services import tokens
 from scalable.services.access import authenticate, mint_token, require
 
 
@@ -130,6 +131,26 @@ def test_a_foreign_signature_holds_where_its_key_is_known(
     assert authenticate(token=mint_token(role="system")).system
     with pytest.raises(Unauthenticated, match="expired"):
         authenticate(token=jwt.encode({"sub": "admin", "exp": 1}, private, "RS256"))
+
+
+def test_a_foreign_token_is_revoked_by_its_id_and_role(
+    db: None, settings: Settings, key_pair: tuple[str, str]
+) -> None:
+    private, settings.SCALABLE_TOKEN_PUBLIC_KEY = key_pair
+    token, other = (jwt.encode({"sub": "admin", "jti": each}, private, "RS256") for each in ("one", "other"))
+    with pytest.raises(TokenNotFound):
+        tokens.revoke_token(token_id="one", actor="test")
+    with pytest.raises(InvalidName):
+        tokens.revoke_token(token_id="one", role="a/b", actor="test")
+    assert authenticate(token=token).superuser
+    for _ in range(2):
+        assert tokens.revoke_token(token_id="one", role="admin", actor="test").revoked_at_ms
+    with pytest.raises(Unauthenticated, match="revoked"):
+        authenticate(token=token)
+    assert authenticate(token=other).superuser
+    listed, total = tokens.list_tokens(limit=10)
+    assert [(each.token_id, each.role) for each in listed] == [("one", "admin")]
+    assert total == 1
 
 
 def test_a_public_key_is_no_secret_to_sign_with(settings: Settings, key_pair: tuple[str, str]) -> None:

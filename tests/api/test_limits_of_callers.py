@@ -304,7 +304,17 @@ def test_the_deployment_check_names_what_is_missing(settings: Settings) -> None:
     found = [*deployment.check_secrets(None), *deployment.check_encryption(None)]
     assert [each.id for each in found] == ["scalable.W001", "scalable.W002", "scalable.W003"]
     registered = registry.registry.get_checks(include_deployment_checks=True)
-    assert {deployment.check_secrets, deployment.check_encryption} <= set(registered)
+    assert {deployment.check_secrets, deployment.check_lengths, deployment.check_encryption} <= set(
+        registered
+    )
+
+
+@pytest.mark.parametrize(("length", "found"), [(1, ["scalable.W005"]), (31, ["scalable.W005"]), (32, [])])
+def test_the_deployment_check_names_a_secret_that_can_be_guessed(
+    settings: Settings, length: int, found: list[str]
+) -> None:
+    settings.SCALABLE_TOKEN_SECRET = "x" * length
+    assert [each.id for each in deployment.check_lengths(None)] == found
 
 
 def test_a_secret_in_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 WITHOUT_MIGRATIONS = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
 KEPT = {"scalable_auditevent", "scalable_topicchange", "scalable_retiredcount"}
-"""What tells of what is gone: the audit, what it counted, and for a minute what watchers may have missed."""
+"""What tells of what is gone: the audit, what it counted, and for an hour what watchers may have missed."""
 
 
 @pytest.fixture(params=["embedded", "second database", "memory"])

@@ -10,6 +10,7 @@ from scalable.segments.port import SegmentKey, SegmentPort
 from scalable.segments.registry import segment_port
 from scalable.services import seeking, segment_admin
 from scalable.services.backlogs import Backlog, backlog_of
+from scalable.services.positions import AtTime
 from scalable.services.topics import TopicView
 from tests.services.test_seeking import positions
 from tests.services.test_subscriptions import backlog, create
@@ -17,6 +18,7 @@ from tests.topology import append, layout_of, make_topic
 
 pytestmark = pytest.mark.django_db
 
+TO_COME = AtTime(9_999_999_999_999)
 STREAM, QUEUE = SubscriptionType.STREAM, SubscriptionType.QUEUE
 
 
@@ -32,6 +34,7 @@ SKIPS: dict[str, Callable[[TopicView], object]] = {
     "as many as there are": lambda topic: seeking.skip(name=topic.name, subscription="s", count=10),
     "some": lambda topic: seeking.skip(name=topic.name, subscription="s", count=3),
     "to the latest": lambda topic: seeking.seek(name=topic.name, subscription="s", start="latest"),
+    "to a time to come": lambda topic: seeking.seek(name=topic.name, subscription="s", start=TO_COME),
     "one segment": skip_segment,
 }
 KINDS = {"stream": (STREAM, False), "shared by key": (STREAM, True), "queue": (QUEUE, False)}
@@ -74,7 +77,7 @@ def test_no_acknowledgement_is_taken_back(
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("skip", [SKIPS["all"], SKIPS["to the latest"], SKIPS["one segment"]])
+@pytest.mark.parametrize("skip", [SKIPS[each] for each in ("all", "to the latest", "one segment")])
 def test_what_comes_meanwhile_is_not_skipped(
     port: SegmentPort,
     monkeypatch: pytest.MonkeyPatch,

@@ -12,7 +12,7 @@ from django.http.request import split_domain_port, validate_host
 
 from scalable.api.authentication import subject_of_user
 from scalable.api.doorkeeper import Pass, Session
-from scalable.api.errors import answer_of, close_code_of
+from scalable.api.errors import answer_of, close_code_of, headers_of
 from scalable.api.node import node
 from scalable.api.sessions import SessionStore
 from scalable.domain.access import Right, Subject
@@ -50,10 +50,10 @@ async def deny(scope: Scope, send: Send, error: ScalableError) -> None:
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": close_code_of(error), "reason": error.code})
         return
-    headers = [(b"content-type", b"application/json")]
-    await send(
-        {"type": "websocket.http.response.start", "status": answer_of(error).status, "headers": headers}
-    )
+    status = answer_of(error).status
+    told = {"Content-Type": "application/json", **headers_of(error, status)}
+    headers = [(name.lower().encode(), value.encode()) for name, value in told.items()]
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
     await send({"type": "websocket.http.response.body", "body": json.dumps(error.to_json()).encode()})
 
 

@@ -7,6 +7,7 @@ from scalable.api.access_bodies import IssuedBody, MintBody, TokensBody, issued_
 from scalable.api.authentication import actor_of
 from scalable.api.doors import Door
 from scalable.api.node_bodies import PageQuery
+from scalable.api.serializers import Query
 from scalable.api.views.base import DoorView, body_of
 from scalable.domain.access import Right
 from scalable.domain.errors import AccessFull, TokenNotFound
@@ -47,6 +48,12 @@ class TokensView(DoorView):
         return Response({"tokens": [token_body(each) for each in page], "total": total})
 
 
+class RevokeQuery(Query):
+    """The role of a token that was not minted here, which its id alone does not find."""
+
+    role: str = ""
+
+
 class TokenView(DoorView):
     """One token."""
 
@@ -55,11 +62,13 @@ class TokenView(DoorView):
         "DELETE": Door(
             summary="Revoke a token for ever; sockets that it opened are closed",
             right=Right.SUPERUSER,
+            query=RevokeQuery,
             answers={204: None},
-            errors=(TokenNotFound,),
+            errors=(TokenNotFound, AccessFull),
         ),
     }
 
     def delete(self, request: Request, **path: str) -> Response:
-        tokens.revoke_token(token_id=path["token_id"], actor=actor_of(request))
+        role = self.query(RevokeQuery).role
+        tokens.revoke_token(token_id=path["token_id"], role=role, actor=actor_of(request))
         return Response(status=204)

@@ -260,6 +260,6 @@ class TooManyRequests(ScalableError):
     """More is asked than the limit of {limit} allows."""
 
     code = "too_many_requests"
-    hint_template = "Try again in {retry_after_seconds} seconds."
+    hint_template = "Try again in {retry_after_seconds:.1f} seconds."
     limit: int
     retry_after_seconds: float
