@@ -43,7 +43,7 @@ def reach_redis(url: str) -> None:
     try:
         with redis.Redis.from_url(url, **timeouts) as client:
             client.ping()
-    except (redis.RedisError, OSError, TypeError, ValueError) as error:  # options of the URL, too
+    except (redis.RedisError, OSError, TypeError, ValueError, AttributeError) as error:  # by its options, too
         given = urlsplit(url)
         where = f"{given.hostname or 'this machine'}:{given.port or 6379}"
         reason = " ".join(str(error).split())

@@ -57,7 +57,7 @@ class Grant(models.Model):
 
 
 class ServiceToken(models.Model):
-    """A token that was given out, by its id (`jti`); the token itself is kept nowhere."""
+    """A token that was given out, or is revoked, by its id (`jti`); the token itself is kept nowhere."""
 
     token_id = models.CharField(max_length=64, unique=True)
     role = models.CharField(max_length=255)

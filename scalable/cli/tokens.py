@@ -82,8 +82,8 @@ def rotate(session: Session, admin: Admin, path: str, ttl: float | None) -> None
     issued = admin.mint_token(former["sub"], ttl_seconds=ttl)
     replace_private_file(path, issued.pop("token") + "\n")
     if "jti" in former:
-        with suppress(TokenNotFound):  # another installation's, or forgotten
-            admin.revoke_token(former["jti"])
+        with suppress(TokenNotFound):  # an id that is too long to be one
+            admin.revoke_token(former["jti"], role=former["sub"])
     session.output.done(f"{path} holds {issued['id']} for {issued['role']}", **issued, file=path)
 
 

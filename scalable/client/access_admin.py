@@ -72,7 +72,8 @@ class AccessAdmin(RestClient):
 
         One that was not minted here, but signed by somebody else, is revoked with its `role`.
         """
-        self._call("DELETE", f"{TOKEN_ROOT}/{quoted(token_id)}", params={"role": role})
+        params = {} if role is None else {"role": role}
+        self._call("DELETE", f"{TOKEN_ROOT}/{quoted(token_id)}", params=params)
 
     def audit(
         self,

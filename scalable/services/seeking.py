@@ -179,7 +179,8 @@ def _plan_seek(
     moves: dict[Cursor, Move] = {}
     left = {}
     for segment_id, one in backlog.segments.items():
-        position = max(positions[segment_id], one.start_offset)
+        # The end by a time is read after the backlog: what came in between is not skipped, nor counted.
+        position = min(max(positions[segment_id], one.start_offset), one.end_offset)
         left[segment_id] = one.end_offset - position
         if (
             one.messages or left[segment_id] or one.segment.is_active

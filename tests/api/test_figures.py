@@ -12,11 +12,11 @@ from django.test import override_settings
 from scalable.api import metrics
 from scalable.api.figures import COUNTED, FigureCollector
 from scalable.domain.operations import OperationKind, Outcome
-from scalable.models import ControllerLease, Node, Operation, PrunedSegment, Segment, Subscription
+from scalable.models import ControllerLease, Evaluation, Node, Operation, PrunedSegment, Segment, Subscription
 from scalable.services import controller, pruning, scaling, subscriptions, topics
 from scalable.services.autoscaling import evaluate_due_topics, evaluate_topic
 from scalable.services.topics import TopicView
-from scalable.store import operations, retention
+from scalable.store import clock, operations, retention
 from tests.services.group import leader_of
 from tests.services.test_autoscaling import COLD, EAGER, HOT, report, ruled, subscribe
 from tests.topology import ACTOR, append_everywhere, drive, layout_of, make_topic
@@ -103,6 +103,14 @@ def test_an_operation_that_waits_is_told_with_its_age() -> None:
     assert samples()["scalable_operation_oldest_unfinished_seconds", ()] == 0
     scaling.request_split(name=make_topic("waiting").name, segment_id=0, actor=ACTOR)
     assert samples()["scalable_operation_oldest_unfinished_seconds", ()] > 0
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_nothing_is_overdue_where_nobody_is_to_evaluate(read_only: bool) -> None:
+    topic = make_topic("due")
+    Evaluation.objects.filter(topic=topic.incarnation).update(due_at=clock.moment(0))
+    with override_settings(SCALABLE_READ_ONLY=read_only):
+        assert (samples()["scalable_autoscale_overdue_seconds", ()] > 60) is not read_only
 
 
 # Counters, as Prometheus reckons with them.

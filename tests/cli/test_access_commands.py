@@ -10,6 +10,7 @@ from pathlib import Path
 from django.utils import timezone
 
 from scalable.audit_models import AuditEvent
+from scalable.services import access
 from tests.cli.conftest import Command
 
 
@@ -36,6 +37,15 @@ def test_a_token_is_issued_lets_in_and_is_revoked(command: Command) -> None:
         ("token.revoke", f"tokens/{issued['id']}"),
         ("token.issue", f"tokens/{issued['id']}"),
     ]
+
+
+def test_a_token_of_others_is_revoked_by_its_id_and_role(command: Command) -> None:
+    signed = access.sign({"sub": "admin", "jti": "of-others"})
+    assert command("--token", signed, "tokens", "list").status == 0
+    assert command("tokens", "revoke", "of-others").status == 1
+    assert command("tokens", "revoke", "of-others", "--role", "admin").status == 0
+    refused = command("--token", signed, "-o", "json", "tokens", "list")
+    assert (refused.status, refused.error["code"]) == (4, "unauthenticated")
 
 
 def test_a_token_is_printed_alone_or_into_a_file_of_its_own(command: Command, tmp_path: Path) -> None:

@@ -137,10 +137,16 @@ def test_an_environment_without_pip_is_made_again_where_pip_is_needed(
 ) -> None:
     venv = tmp_path / "venv"
     subprocess.check_call([sys.executable, "-m", "venv", "--without-pip", str(venv)])
+    (begun,) = venv.glob("lib/python*/site-packages")
+    (begun / "pip").mkdir()
+    (begun / "pip" / "__init__.py").write_text("")
     monkeypatch.setattr(run, "VENV", venv)
     monkeypatch.setattr(run, "PYTHON", venv / "bin" / "python")
     run.make_environment(None, needs_pip=needs_pip)
-    found = subprocess.call([venv / "bin" / "python", "-c", "import pip"], stderr=subprocess.DEVNULL) == 0
+    found = (
+        subprocess.call([venv / "bin" / "python", "-c", "import pip._internal"], stderr=subprocess.DEVNULL)
+        == 0
+    )
     assert found is needs_pip
 
 

@@ -57,7 +57,7 @@ def test_a_redis_that_is_not_there(tmp_path: Path, service_environment: dict[str
     assert "refused" in told
 
 
-@pytest.mark.parametrize("option", ["foo=bar", "socket_timeout=abc"])
+@pytest.mark.parametrize("option", ["foo=bar", "socket_timeout=abc", "retry=3"])
 def test_a_redis_with_an_option_that_does_not_exist(
     tmp_path: Path, service_environment: dict[str, str], option: str
 ) -> None:

@@ -77,7 +77,9 @@ def test_no_acknowledgement_is_taken_back(
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@pytest.mark.parametrize("skip", [SKIPS[each] for each in ("all", "to the latest", "one segment")])
+@pytest.mark.parametrize(
+    "skip", [SKIPS[each] for each in ("all", "to the latest", "to a time to come", "one segment")]
+)
 def test_what_comes_meanwhile_is_not_skipped(
     port: SegmentPort,
     monkeypatch: pytest.MonkeyPatch,

@@ -21,6 +21,10 @@ from tests.topology import make_topic, request
 
 OF_OTHERS = {"forget_old_audit", "forget_old_keys", "run_spark_job", "sweep_spark_jobs", "daily_load_report"}
 BEGINNERS = ["autoscale_tick", "daily_load_report", "evaluate", "sweep_retention"]
+FINISHERS = [
+    *("drive", "finish_namespace_deletions", "forget_old_audit", "forget_old_keys", "run_spark_job"),
+    *("sweep_operations", "sweep_spark_jobs", "sweep_stores", "trim_topic_changes"),
+]
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"drive": (str(uuid.uuid4()),), "evaluate": (1,)}
 PREFIX = f"{jobs.__name__}."
 NAMES = sorted(task.removeprefix(PREFIX) for task in app.tasks if task.startswith(PREFIX))
@@ -33,6 +37,10 @@ def test_a_task_of_topics_does_not_even_look(
     settings.SCALABLE_TOPICS_ENABLED = False
     with django_assert_num_queries(0):
         getattr(jobs, name)(*ARGUMENTS.get(name, ()))
+
+
+def test_each_task_is_known_to_begin_or_to_finish_something() -> None:
+    assert sorted([*BEGINNERS, *FINISHERS]) == NAMES
 
 
 @pytest.mark.parametrize("name", BEGINNERS)

@@ -287,7 +287,7 @@ def _only_start(request: Request, query: CreateSubscriptionQuery | SeekQuery) ->
         starts.append(AtPositions(positions, None if body.incarnation is UNSET else body.incarnation))
     if len(starts) > 1:
         problem = "a time, positions and an initial position exclude one another"
-        parameter = "timestamp" if query.timestamp is not UNSET else "initialPosition"
-        first = query.timestamp if query.timestamp is not UNSET else starts[0]
-        raise InvalidParameter(parameter=parameter, value=first, problem=problem)
+        by_time = query.timestamp is not UNSET
+        parameter, value = ("timestamp", query.timestamp) if by_time else ("initialPosition", starts[0])
+        raise InvalidParameter(parameter=parameter, value=value, problem=problem)
     return starts[0] if starts else None

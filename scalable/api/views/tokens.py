@@ -64,7 +64,7 @@ class TokenView(DoorView):
             right=Right.SUPERUSER,
             query=RevokeQuery,
             answers={204: None},
-            errors=(TokenNotFound, AccessFull),
+            errors=(TokenNotFound,),
         ),
     }
 

@@ -79,8 +79,10 @@ function onTopic(next) {
     readBirth(next.incarnation);
     lifetimes.read();
   }
+  const wasKnown = topic?.incarnation !== next.incarnation || loadKnown(topic);
   topic = next;
-  if (!loadKnown(next)) readKnownUntil();
+  if (loadKnown(next)) map.setKnownUntil(null);
+  else if (wasKnown) readKnownUntil();
   past.follow(next);
   showSegments();
   policy.show(next.detail?.policy);
