@@ -101,6 +101,10 @@ class TopicName:
         return cls(*parts)
 
 
+SAMPLES_TOPIC = TopicName("system", "load", "samples")
+"""Where nodes publish what they measure, and the load pipeline begins."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class SegmentName:
     """The full name of a segment: its topic, range and id."""

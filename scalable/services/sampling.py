@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scalable.domain.keyspace import HashRange
-from scalable.domain.names import TopicName
+from scalable.domain.names import SAMPLES_TOPIC, TopicName
 from scalable.domain.policy import AutoScalePolicy
 from scalable.services import messages
 from scalable.services.policies import UNREADABLE, resolve
@@ -25,7 +25,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-SAMPLES_TOPIC = TopicName("system", "load", "samples")
 SAMPLES_SEGMENT = 0
 NEW_SEGMENTS_LIMIT = 1_000
 SHORTEST_INTERVAL_MS = 100

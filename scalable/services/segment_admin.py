@@ -8,7 +8,6 @@ from collections.abc import Collection
 
 from django.db import transaction
 
-from scalable.domain.access import SYSTEM_TENANT
 from scalable.domain.errors import (
     CursorNeeded,
     SegmentClaimed,
@@ -20,7 +19,7 @@ from scalable.domain.errors import (
     TopicNotFound,
 )
 from scalable.domain.layout import Segment
-from scalable.domain.names import SegmentName
+from scalable.domain.names import SAMPLES_TOPIC, SegmentName
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services import auditing, pruning, seeking
@@ -57,7 +56,7 @@ def terminate_segment(*, name: SegmentName) -> None:
     """
     with transaction.atomic():
         topic, segment = _lock(name)
-        if name.topic.tenant == SYSTEM_TENANT:  # nothing replaces it, and the load pipeline has no other
+        if name.topic == SAMPLES_TOPIC:  # nothing replaces it, and the load pipeline has no other
             raise SegmentsFixed(topic=str(name.topic))
         try:
             segment_port().terminate(_key(topic, segment), fence=None)

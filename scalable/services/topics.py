@@ -7,10 +7,10 @@ from django.conf import settings
 from django.db import transaction
 
 from scalable import announce
-from scalable.domain.access import SYSTEM_TENANT, Scope
+from scalable.domain.access import Scope
 from scalable.domain.errors import SegmentClaimed, SegmentsFixed, TopicDeleted, TopicExists
 from scalable.domain.layout import Layout
-from scalable.domain.names import TopicName
+from scalable.domain.names import SAMPLES_TOPIC, TopicName
 from scalable.domain.policy import EffectivePolicy, parse_override, validate
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
@@ -52,12 +52,11 @@ def create_topic(
 ) -> TopicView:
     """Create a topic whose first segments divide the hash space evenly.
 
-    Raises SegmentsFixed, NamespaceNotFound, NamespaceDeleting, TopicExists, InvalidInitialSegments. With a
-    port outside the metadata database the topic exists from the moment its row does: if making its stores
-    fails, `heal_topic` makes the rest.
+    Raises NamespaceNotFound, NamespaceDeleting, TopicExists, InvalidInitialSegments. With a port outside
+    the metadata database the topic exists from the moment its row does: if making its stores fails,
+    `heal_topic` makes the rest.
     """
     port = segment_port()
-    _require_others(name)
     with transaction.atomic():
         now = database_now()
         layout = Layout.initial(
@@ -157,7 +156,8 @@ def delete_topic(
     """
     with transaction.atomic():
         topic = store.lock_to_delete(name)
-        _require_others(name)
+        if name == SAMPLES_TOPIC:  # it is made with the database, and the load pipeline has no other
+            raise SegmentsFixed(topic=str(name))
         if incarnation not in {None, topic.incarnation}:
             raise TopicDeleted(topic=str(name))
         topic.check_epoch(expected_epoch)
@@ -178,12 +178,6 @@ def delete_topic(
         announce.publish(announce.NamespaceChanged(name.tenant, name.namespace))
     keys = segment_port().keys(incarnation=topic.incarnation)
     delete_stores(topic.incarnation, [key.segment_id for key in keys])
-
-
-def _require_others(name: TopicName) -> None:
-    """The system's topics are made with the database, and the load pipeline does not live without them."""
-    if name.tenant == SYSTEM_TENANT:
-        raise SegmentsFixed(topic=str(name))
 
 
 def set_properties(

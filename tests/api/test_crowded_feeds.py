@@ -62,7 +62,7 @@ async def test_changes_and_known_lists_are_told_between_new_ones(
         join(registry, each, site=str(number))
     join(registry, friend := Listener())
     await friend.until()
-    assert reads.count("topic_list") == 0
+    assert reads.count("topic_list") <= 2  # the first of the strangers' may have begun by now
     for each in strangers:
         await each.until()
     assert reads.count("topic_list") == 5

@@ -109,7 +109,7 @@ class TopicView(DoorView):
             body=Properties,
             body_required=False,
             answers={204: None},
-            errors=(SegmentsFixed, NamespaceNotFound, NamespaceDeleting, TopicExists, InvalidInitialSegments),
+            errors=(NamespaceNotFound, NamespaceDeleting, TopicExists, InvalidInitialSegments),
         ),
         "GET": Door(
             summary="Get a topic's metadata",

@@ -245,7 +245,7 @@ class SegmentsFixed(ScalableError):
     """{topic} is the system's: it stays as it is."""
 
     code = "segments_fixed"
-    hint_template = "Topics of the tenant 'system' are not made, reshaped or deleted; use another tenant."
+    hint_template = "Topics of the tenant 'system' are never reshaped, and the load pipeline needs its own."
     topic: str
 
 
