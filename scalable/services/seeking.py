@@ -197,7 +197,7 @@ def _plan_skip(subscription: SubscriptionView, backlog: Backlog, counts: Mapping
         if count >= one.messages:
             moves |= dict.fromkeys(cursors, Move(one.end_offset, skips=True))
         elif len(cursors) == 1:
-            moves[cursors[0]] = Move(_position_behind(cursors[0], one, count), skips=True, skipped=count)
+            moves[cursors[0]] = Move(_position_behind(cursors[0], one, count), skipped=count)
         else:
             moves |= _skip_in_buckets(cursors, one, count)
     left = {key: one.messages - counts.get(key, 0) for key, one in backlog.segments.items()}
