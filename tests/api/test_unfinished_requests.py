@@ -12,7 +12,7 @@ from launch.sandbox import token
 from launch.services import server_argv, web_spec
 from launch.tls import Tls
 from scalable.wire.tls import client_context
-from tests.api.peers import raw_socket
+from tests.api.peers import socket
 from tests.api.unfinished import WAIT_SECONDS, Begun, callers, end_of, ends_of, head
 from tests.faults.waiting import until
 from tests.launch.test_tls import LOCAL, Authority
@@ -174,7 +174,7 @@ def test_what_takes_long_and_is_not_unfinished_goes_on(processes: ProcessFactory
 
     async def scenario() -> None:
         async with (
-            raw_socket(node, "topics/public/default") as peer,
+            socket(node, "topics/public/default") as peer,
             httpx.AsyncClient(base_url=node.url, headers=node.headers, timeout=40, trust_env=False) as client,
         ):
             body = steadily(64_000, bytes_per_second=16_000)
