@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Protocol, Self
 
 from launch import guard as guard_script
 from launch.logs import RotatingLog
@@ -48,6 +48,21 @@ class ProcessSpec:
     stop_timeout_seconds: float = 10
     user: int | None = None
     group: int | None = None
+
+
+class Child(Protocol):
+    """A child of this process, as `subprocess.Popen` has it; its output comes through `stdout`."""
+
+    pid: int
+
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int) -> None: ...
 
 
 class Guard:
@@ -130,7 +145,7 @@ class ManagedProcess:
         self.started_monotonic = 0.0
         self._guard = guard
         self._on_exit = on_exit
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Child | None = None
         self._threads: list[threading.Thread] = []
 
     @property
@@ -145,16 +160,31 @@ class ManagedProcess:
         return self._process.poll() if self._process is not None else None
 
     def spawn(self) -> None:
-        """Start the child without waiting for it to be ready.
-
-        Every child gets a session of its own: a terminal's Ctrl-C would otherwise reach all of them at
-        once, and the order of stopping would be lost.
-        """
+        """Start the child without waiting for it to be ready."""
         self.started_monotonic = time.monotonic()
+        self._process = self._begin()
+        if self._guard is not None:
+            self._guard.watch(self._process.pid, self.spec)
+        assert self._process.stdout is not None
+        self._threads = [
+            self._thread(self._follow, self._process.stdout),
+            self._thread(self._await_end, self._process),
+        ]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the child finds in its environment."""
         inherited = {name: value for name, value in os.environ.items() if name not in self.spec.withheld}
-        self._process = subprocess.Popen(
+        return {**inherited, **self.spec.environment}
+
+    def _begin(self) -> Child:
+        """Start the program, in a session of its own.
+
+        A terminal's Ctrl-C would otherwise reach all children at once, and the order of stopping be lost.
+        """
+        return subprocess.Popen(
             self.spec.argv,
-            env={**inherited, **self.spec.environment},
+            env=self.environment,
             cwd=self.spec.directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -164,13 +194,6 @@ class ManagedProcess:
             group=self.spec.group,
             extra_groups=[] if self.spec.user is not None else None,
         )
-        if self._guard is not None:
-            self._guard.watch(self._process.pid, self.spec)
-        assert self._process.stdout is not None
-        self._threads = [
-            self._thread(self._follow, self._process.stdout),
-            self._thread(self._await_end, self._process),
-        ]
 
     def _thread(self, work: Callable[..., None], argument: object) -> threading.Thread:
         thread = threading.Thread(target=work, args=(argument,), name=self.spec.name, daemon=True)
@@ -183,7 +206,7 @@ class ManagedProcess:
                 self.log.write(chunk)
         self.log.finish()
 
-    def _await_end(self, process: subprocess.Popen[bytes]) -> None:
+    def _await_end(self, process: Child) -> None:
         """Wait for the child itself: something that it started may hold its output open for longer."""
         process.wait()
         if self._guard is not None:

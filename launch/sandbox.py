@@ -75,10 +75,13 @@ class Sandbox:
         """Start a process that is stopped with the sandbox at the latest."""
         self._log_count += 1
         log = RotatingLog(self.directory / "logs" / f"{spec.name}-{self._log_count}.log", name=spec.name)
-        process = ManagedProcess(spec, log=log, guard=self._guard)
+        process = self._managed(spec, log)
         process.start()
         self._running.append(process)
         return process
+
+    def _managed(self, spec: ProcessSpec, log: RotatingLog) -> ManagedProcess:
+        return ManagedProcess(spec, log=log, guard=self._guard)
 
     def clear_redis(self) -> None:
         """Forget the queued tasks of earlier users; a server that is not ours is left alone."""

@@ -20,6 +20,7 @@ from launch.process import ManagedProcess
 from tests.databases import external_database, external_port
 from tests.order import LongOnesFirst, long_ones_first
 from tests.processes import LiveNode, ProcessFactory, Sandbox
+from tests.warm_processes import WarmSandbox
 
 __all__ = ["external_database", "external_port"]
 
@@ -45,7 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # So it is for what a shell runs in the background, and for what that starts: tests send Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    sandbox = Sandbox()
+    sandbox = WarmSandbox()
     environment = sandbox.environment()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         # Each worker of xdist inherits this environment, and must not take our servers for servers given by
