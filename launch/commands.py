@@ -58,7 +58,7 @@ def _port(text: str) -> int:
 
 
 def _folder(text: str) -> Path:
-    if not text:
+    if not text.strip():
         raise argparse.ArgumentTypeError("it names no folder")
     return Path(text)
 

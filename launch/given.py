@@ -18,6 +18,10 @@ REDIS_TIMEOUT_SECONDS = 5
 NAMED_DATABASES = {"default": "DATABASE_URL", "segments": "SCALABLE_SEGMENTS_DATABASE_URL"}
 NOT_OF_THE_DRIVER = {"pool", "isolation_level", "assume_role", "server_side_binding"}
 """Options of a database that Django keeps to itself."""
+PARTS_OF_ADDRESS = {"host": "HOST", "port": "PORT", "dbname": "NAME", "user": "USER", "password": "PASSWORD"}
+"""As Django has them; what is left out may stand among the options, as in `?host=/run/postgresql`."""
+OF_OPTIONS = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError)
+"""What libraries raise for names and options of an address that make no sense to them."""
 
 
 def given_settings() -> Mapping[str, Any]:
@@ -43,7 +47,7 @@ def reach_redis(url: str) -> None:
     try:
         with redis.Redis.from_url(url, **timeouts) as client:
             client.ping()
-    except (redis.RedisError, OSError, TypeError, ValueError, AttributeError) as error:  # by its options, too
+    except (redis.RedisError, OSError, *OF_OPTIONS) as error:
         given = urlsplit(url)
         where = f"{given.hostname or 'this machine'}:{given.port or 6379}"
         reason = " ".join(str(error).split())
@@ -52,16 +56,11 @@ def reach_redis(url: str) -> None:
 
 def _reach(setting: str, database: Mapping[str, Any]) -> None:
     options = {name: value for name, value in database["OPTIONS"].items() if name not in NOT_OF_THE_DRIVER}
+    parts = {name: database[part] for name, part in PARTS_OF_ADDRESS.items() if database[part]}
+    address = {**options, **parts}
     try:
-        psycopg.connect(
-            host=database["HOST"],
-            port=database["PORT"],
-            dbname=database["NAME"],
-            user=database["USER"],
-            password=database["PASSWORD"],
-            **options,
-        ).close()
-    except psycopg.Error as error:
-        where = f"{database['HOST'] or 'this machine'}:{database['PORT'] or 5432}"
+        psycopg.connect(**address).close()
+    except (psycopg.Error, OSError, *OF_OPTIONS) as error:
+        where = f"{address.get('host', 'this machine')}:{address.get('port', 5432)}"
         reason = " ".join(str(error).split())
         raise LaunchError(f"no database can be reached at {where}, which {setting} names", reason) from None

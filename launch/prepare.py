@@ -26,7 +26,8 @@ def write_tokens(directory: Path) -> None:
         file = directory / f"{role}-token"
         subject = tokens.listed(token=file.read_text().strip()) if file.exists() else None
         if subject is None or subject.role != role:
-            private_file(file, tokens.issue_token(role=role, actor=ACTOR).token + "\n")
+            issued = tokens.issue_token(role=role, actor=ACTOR, is_limited=False)
+            private_file(file, issued.token + "\n")
 
 
 def make_superuser(directory: Path) -> None:

@@ -112,7 +112,9 @@ class MemoryClaims(MemoryStores):
             pending.carve(0, end)
             pending.frontier = max(pending.frontier, end)
             now = self._now_ms()
-            pending.rows = [_released(row, now) if row.session else row for row in pending.rows]
+            pending.rows = [
+                _released(row, now, row.due_ms > now) if row.session else row for row in pending.rows
+            ]
             cursor = self._cursor(key, subscription)
             store.cursors[subscription] = replace(cursor, incarnation=cursor.incarnation + 1)
             return self._moved(key, subscription)

@@ -319,8 +319,9 @@ class SegmentPort(Protocol):
     def skip(self, key: SegmentKey, *, subscription: str, count: int) -> CursorState:
         """Acknowledge the next `count` messages that are not, at most to the end; others stay as they are.
 
-        Like a seek it raises the cursor's incarnation and takes back every claim. Raises
-        SubscriptionNotFound, SegmentStoreMissing; ValueError for a negative count.
+        Like a seek it raises the cursor's incarnation and takes back every claim; one that still lasts does
+        not count as a delivery. Raises SubscriptionNotFound, SegmentStoreMissing; ValueError for a negative
+        count.
         """
 
     def skip_to(self, key: SegmentKey, *, subscription: str, position: int) -> CursorState:

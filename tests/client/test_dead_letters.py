@@ -94,6 +94,25 @@ async def test_a_message_that_kills_its_consumers_becomes_a_dead_letter(
             assert numbers(await take(undertaker, 1)) == [0]
 
 
+async def test_skips_make_no_dead_letters_of_what_nobody_saw(
+    live_node: LiveNode, admin: Admin, topic: str
+) -> None:
+    await fill(live_node, topic, 0, 10)
+    async with member(live_node, topic, "a", max_deliveries=1) as consumer:
+        (first,) = await take(consumer, 1)
+        consumer.acknowledge(first)
+        await consumer.flush()
+        await until(lambda: consumer._inbox.waiting_count == 9)
+        for _ in range(2):
+            admin.skip(topic, "tasks", 1)
+        left: list[QueueMessage] = []
+        while len(left) < 7:  # before them may come what the skips had not yet taken back
+            (message,) = await take(consumer, 1)
+            left += [message] if message.incarnation == first.incarnation + 2 else []
+    assert numbers(left) == list(range(3, 10))
+    assert {message.deliveries for message in left} == {1}
+
+
 async def test_a_consumer_that_leaves_lets_its_dead_letters_arrive_so_that_none_is_stored_twice(
     live_node: LiveNode, admin: Admin, topic: str
 ) -> None:

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from pytest_django.fixtures import Settings
 
 from launch.prepare import write_tokens
 from scalable.access_models import ServiceToken
+from scalable.domain.errors import AccessFull
 from scalable.services import access, tokens
 
 pytestmark = pytest.mark.django_db
@@ -52,3 +54,13 @@ def test_a_restart_replaces_what_does_not(directory: Path, former: str) -> None:
     assert after["admin"] != before["admin"]
     assert access.authenticate(token=after["admin"]).superuser
     assert after["system"] == before["system"]
+
+
+def test_a_full_table_stops_no_start(directory: Path, settings: Settings) -> None:
+    settings.SCALABLE_MAX_TOKENS = 2
+    revoked = access.authenticate(token=read(directory)["admin"])
+    tokens.revoke_token(token_id=revoked.token_id, actor="test")
+    with pytest.raises(AccessFull, match="tokens"):
+        tokens.issue_token(role="somebody", actor="test")
+    write_tokens(directory)
+    assert access.authenticate(token=read(directory)["admin"]).superuser

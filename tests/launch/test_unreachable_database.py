@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import pytest
 
+from launch.given import given_settings, reach_databases, reach_redis
 from launch.ports import free_port
-from launch.process import ROOT
+from launch.process import ROOT, LaunchError
 
 PASSWORD = "sesame-of-one-test"
 
@@ -68,9 +69,46 @@ def test_a_redis_with_an_option_that_does_not_exist(
     check_refusal(told, setting="REDIS_URL", where="127.0.0.1")
 
 
-def test_a_folder_without_a_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", ["encoding=nothing", "socket_timeout=1e400", "db=x", "protocol=9"])
+def test_an_option_of_redis_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    url = f"redis://127.0.0.1:{free_port()}?{option}"
+    monkeypatch.setenv("REDIS_URL", url)
+    with pytest.raises(LaunchError, match="REDIS_URL"):
+        reach_redis(url)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"postgresql://user:{PASSWORD}@one..two:1/orders",
+        f"postgresql://user:{PASSWORD}@{'x' * 80}:1/orders",
+        f"postgresql://user:{PASSWORD}@127.0.0.1:1/orders?nothing=1",
+        f"postgresql://user:{PASSWORD}@/orders?host=/nowhere",
+        "postgresql:///orders?host=/nowhere&port=1&user=u",
+    ],
+)
+def test_an_address_of_a_database_that_makes_no_sense(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("DATABASE_URL", address)
+    with pytest.raises(LaunchError, match="DATABASE_URL") as refused:
+        reach_databases(given_settings()["DATABASES"])
+    assert PASSWORD not in f"{refused.value.message} {refused.value.hint}"
+
+
+def test_parts_of_an_address_may_stand_among_its_options(
+    monkeypatch: pytest.MonkeyPatch, service_environment: dict[str, str]
+) -> None:
+    """As those who reach a server by its socket write them."""
+    given = urlsplit(service_environment["DATABASE_URL"])
+    parts = {"host": given.hostname, "port": given.port, "user": given.username, "password": given.password}
+    options = urlencode({name: value for name, value in parts.items() if value is not None})
+    monkeypatch.setenv("DATABASE_URL", f"postgresql://{given.path}?{options}")
+    reach_databases(given_settings()["DATABASES"])
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_a_folder_without_a_name(tmp_path: Path, name: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "launch", "up", "--data-dir", ""],
+        [sys.executable, "-m", "launch", "up", "--data-dir", name],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         cwd=tmp_path,
         capture_output=True,

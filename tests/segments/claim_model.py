@@ -128,6 +128,7 @@ class ClaimModel:
             self.messages[offset].acknowledged = True
         for message in self.messages:
             if message.session is not None:
+                message.deliveries -= message.until > 0  # nobody's fault, unlike a claim that timed out
                 message.session, message.until = None, 0
 
     def seek(self, position: int) -> None:

@@ -118,7 +118,10 @@ class AccessFull(ScalableError):
     """There are {limit} {kind} already, which is as many as there may be."""
 
     code = "access_full"
-    hint_template = "Revoke what nobody needs; a grant on a namespace can stand for many on its topics."
+    hint_template = (
+        "Grants: revoke what nobody needs; one on a namespace can stand for many on its topics. "
+        "Tokens: a revoked one is remembered for as long as it could open a door; give them a time to live."
+    )
     kind: str
     limit: int
 

@@ -1,6 +1,7 @@
 -- A skip up to a place that was read before acknowledgements went further must not take them back, as a seek would.
 
--- Acknowledges all below an offset, and takes back every claim above it, under a new incarnation.
+-- Acknowledges all below an offset, and takes back every claim above it, under a new incarnation. A claim that lasts
+-- does not count as a delivery, for nobody failed.
 CREATE FUNCTION segment_skip_below(
     before segment_position, INOUT state segment_position, log segment_log, target bigint, at_incarnation bigint
 ) LANGUAGE plpgsql AS $$
@@ -10,7 +11,8 @@ BEGIN
     state.frontier := greatest(state.frontier, target);
     state.incarnation := at_incarnation;
     UPDATE segment_pending p
-    SET session = NULL, consumer = NULL, due_at = greatest(clock_timestamp(), state.due_floor)
+    SET session = NULL, consumer = NULL, deliveries = p.deliveries - (p.due_at > clock_timestamp())::integer,
+        due_at = greatest(clock_timestamp(), state.due_floor)
     WHERE p.cursor_id = state.cursor_id AND p.session IS NOT NULL AND p.first >= target;
     state := segment_move(before, state);
 END
