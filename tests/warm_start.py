@@ -70,7 +70,10 @@ def _received(starter: socket.socket) -> tuple[Any, int] | None:
         return None
     size, body = int.from_bytes(head, "big"), b""
     while len(body) < size:
-        body += starter.recv(size - len(body))
+        more = starter.recv(size - len(body))
+        if not more:
+            return None
+        body += more
     return json.loads(body), descriptors[0]
 
 
