@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from launch.logs import RotatingLog
-from launch.process import ROOT, ManagedProcess, ProcessSpec
+from launch.process import ROOT, Guard, ManagedProcess, ProcessSpec
 from launch.sandbox import Sandbox
 
 ADOPT = 36
@@ -116,12 +116,16 @@ class WarmChild:
 class WarmProcess(ManagedProcess):
     """A web node, worker or beat that is forked with its libraries."""
 
-    starter: WarmStarter
+    def __init__(
+        self, spec: ProcessSpec, *, log: RotatingLog, starter: WarmStarter, guard: Guard | None = None
+    ) -> None:
+        super().__init__(spec, log=log, guard=guard)
+        self._starter = starter
 
     def _begin(self) -> WarmChild:
         reader, writer = os.pipe()
         try:
-            pid = self.starter.start(
+            pid = self._starter.start(
                 tuple(self.spec.argv[2:]),
                 environment=self.environment,
                 directory=self.spec.directory,
@@ -142,9 +146,7 @@ class WarmSandbox(Sandbox):
     def _managed(self, spec: ProcessSpec, log: RotatingLog) -> ManagedProcess:
         if not _can_be_warm(spec):
             return super()._managed(spec, log)
-        process = WarmProcess(spec, log=log, guard=self._guard)
-        process.starter = self._starter
-        return process
+        return WarmProcess(spec, log=log, guard=self._guard, starter=self._starter)
 
     def stop(self) -> None:
         super().stop()

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from tests.warm_processes import WarmProcess, WarmStarter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="adopts as only Linux can")
 WAIT_SECONDS = 60
+Program = Callable[..., ManagedProcess]
 PROGRAM = """
 import os, sys, time
 print(*sys.argv[1:], os.environ["COLOUR"], "HOME" in os.environ, os.getpgid(0) == os.getpid(), flush=True)
@@ -32,35 +33,33 @@ def starter() -> Iterator[WarmStarter]:
 
 
 @pytest.fixture
-def child(starter: WarmStarter, tmp_path: Path) -> ManagedProcess:
-    """A program that sleeps when it is told to; it is not started."""
+def program(starter: WarmStarter, tmp_path: Path) -> Program:
+    """Make a program with its words; it sleeps when it is told to, and is not started."""
     (tmp_path / "program.py").write_text(PROGRAM)
-    spec = ProcessSpec(
-        name="program",
-        argv=(sys.executable, "-m", "program", "one", "sleep"),
-        environment={"COLOUR": "red"},
-        withheld=("HOME",),
-        directory=tmp_path,
-    )
-    process = WarmProcess(spec, log=RotatingLog(tmp_path / "log", name="program"))
-    process.starter = starter
-    return process
+
+    def make(*words: str) -> ManagedProcess:
+        spec = ProcessSpec(
+            name="program",
+            argv=(sys.executable, "-m", "program", *words),
+            environment={"COLOUR": "red"},
+            withheld=("HOME",),
+            directory=tmp_path,
+        )
+        return WarmProcess(spec, log=RotatingLog(tmp_path / "log", name="program"), starter=starter)
+
+    return make
 
 
-def words(child: ManagedProcess, argv: str) -> ManagedProcess:
-    """Change the words it is started with."""
-    object.__setattr__(child.spec, "argv", (sys.executable, "-m", "program", *argv.split()))
-    return child
-
-
-def test_it_runs_with_its_own_words_and_environment_and_its_exit_code_is_known(child: ManagedProcess) -> None:
-    words(child, "one two").spawn()
+def test_it_runs_with_its_own_words_and_environment_and_its_exit_code_is_known(program: Program) -> None:
+    child = program("one", "two")
+    child.spawn()
     assert child.wait(WAIT_SECONDS) == 7
     child.stop()
     assert "one two red False True" in child.log.tail()
 
 
-def test_it_can_be_waited_for_in_vain_and_is_ended_by_signals(child: ManagedProcess) -> None:
+def test_it_can_be_waited_for_in_vain_and_is_ended_by_signals(program: Program) -> None:
+    child = program("sleep")
     child.spawn()
     assert child.wait(0.1) is None
     child.send_signal(signal.SIGKILL)
@@ -68,7 +67,8 @@ def test_it_can_be_waited_for_in_vain_and_is_ended_by_signals(child: ManagedProc
     child.stop()
 
 
-def test_it_outlives_whoever_forked_it_and_is_reaped(child: ManagedProcess, starter: WarmStarter) -> None:
+def test_it_outlives_whoever_forked_it_and_is_reaped(program: Program, starter: WarmStarter) -> None:
+    child = program("sleep")
     child.spawn()
     starter.stop()
     assert child.wait(0) is None
@@ -78,7 +78,8 @@ def test_it_outlives_whoever_forked_it_and_is_reaped(child: ManagedProcess, star
         os.waitpid(child.pid, os.WNOHANG)
 
 
-def test_its_waits_end_as_those_of_subprocess_do(child: ManagedProcess) -> None:
+def test_its_waits_end_as_those_of_subprocess_do(program: Program) -> None:
+    child = program("sleep")
     child.spawn()
     assert child._process is not None
     with pytest.raises(subprocess.TimeoutExpired):
