@@ -11,15 +11,13 @@ from pytest_django.fixtures import Settings
 from scalable.api.feeds import Feeds, feeds
 from scalable.api.hub import hub
 from scalable.api.node import node
-from scalable.asgi import socket_application
 from scalable.client.topology import Topology, apply_delta, from_snapshot
 from scalable.domain.errors import TopicNotFound
 from scalable.domain.names import TopicName
 from scalable.services import topics, watching
-from scalable.services.access import mint_token
-from scalable.wire.frames import Delta, Hello, ServerFrame, Snapshot, decode, decoder, encode
-from tests.api.knocking import Session, socket_scope
+from scalable.wire.frames import Delta, ServerFrame, Snapshot, decode, decoder
 from tests.api.peers import ask
+from tests.api.stalled import StalledPeer
 from tests.api.watchers import ACTOR, create, lookup_path, split
 
 NAME = TopicName("public", "default", "fed")
@@ -237,34 +235,6 @@ async def test_a_read_that_fails_is_tried_again(
 # Readers that do not read.
 
 
-class StalledPeer:
-    """A socket whose peer takes nothing until it is let go."""
-
-    def __init__(self, door: str = lookup_path(NAME)) -> None:
-        self.flowing = asyncio.Event()
-        self.closed = asyncio.Event()
-        self.sent: list[dict[str, Any]] = []
-        headers = {"authorization": f"Bearer {mint_token(role='admin')}"}
-        path = f"/ws/v2/scalable/{door}"
-        scope = socket_scope(path, headers=headers, subprotocols=[])
-        self.session = Session(self._application, scope)
-
-    async def _application(self, scope: Any, receive: Any, send: Any) -> None:
-        async def stalling(message: dict[str, Any]) -> None:
-            if message["type"] != "websocket.accept":
-                await self.flowing.wait()
-            self.sent.append(message)
-            if message["type"] == "websocket.close":
-                self.closed.set()
-
-        await socket_application(scope, receive, stalling)  # type: ignore[arg-type]
-
-    async def open(self, *, consumer: str | None = None) -> None:
-        await self.session.send(type="websocket.connect")
-        hello = encode(Hello(protocol=1, detail="full", consumer=consumer))
-        await self.session.send(type="websocket.receive", text=hello)
-
-
 async def change_until_closed(changes: int) -> None:
     for number in range(changes):
         await ask(topics.set_auto_scale_policy, name=NAME, override={"maxSegments": number + 1}, actor=ACTOR)
@@ -276,7 +246,7 @@ async def test_a_slow_reader_is_closed_with_a_code_and_others_are_not_held_up(
 ) -> None:
     settings.SCALABLE_WATCH_QUEUE_FRAMES = 8
     await ask(create, NAME)
-    other, peer = Listener(), StalledPeer()
+    other, peer = Listener(), StalledPeer(lookup_path(NAME))
     feed = await feeds.join(other, name=NAME, detail=True, session_id="other")
     await peer.open()
     await other.until_epoch(0)
@@ -299,7 +269,7 @@ async def test_a_reader_that_never_reads_again_leaves_the_registry(
     settings.SCALABLE_WATCH_QUEUE_FRAMES = 4
     settings.SCALABLE_SOCKET_SEND_SECONDS = 0.5
     await ask(create, NAME)
-    peer = StalledPeer()
+    peer = StalledPeer(lookup_path(NAME))
     await peer.open()
     await peer.session.ended()
     assert reads  # it was let in, and told

@@ -32,7 +32,7 @@ from scalable.wire.frames import (
 from tests.api.knocking import Session, socket_scope
 from tests.api.list_watchers import create, delete
 from tests.api.peers import ask
-from tests.api.test_feeds import StalledPeer
+from tests.api.stalled import StalledPeer
 
 SPACE = "public/default"
 NAME = NamespaceName.parse(SPACE)

@@ -18,7 +18,7 @@ from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import Assignment, ErrorFrame, Leave, Register, Released, Welcome, encode
 from tests.api.members import CONTROL, Member, member, version
 from tests.api.peers import ask, eventually, socket
-from tests.api.test_feeds import StalledPeer
+from tests.api.stalled import StalledPeer
 from tests.topology import make_topic
 
 SHORT_GRACE = {"SCALABLE_SESSION_GRACE_SECONDS": "1.5"}

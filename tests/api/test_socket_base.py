@@ -1,6 +1,7 @@
 """The base of all sockets and its way out, with a server in the place of uvicorn that can stand still."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,8 +10,9 @@ import pytest
 from pytest_django import Settings
 
 from launch.sandbox import token
+from scalable.api.sockets import outbox
 from scalable.api.sockets.base import Socket
-from scalable.api.sockets.outbox import Ending, Outbox
+from scalable.api.sockets.outbox import Ending, Outbox, Perishable
 from scalable.domain.errors import ReaderTooSlow
 from scalable.wire.frames import PROTOCOL_VERSION, Frame, Gone, Hello, encode
 
@@ -101,6 +103,30 @@ async def test_a_frame_that_does_not_leave_in_time_closes(settings: Settings) ->
         async with asyncio.timeout(10):
             await task
         assert socket.is_closed
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_a_frame_that_is_late_when_its_turn_comes_is_not_sent_and_its_maker_is_told(
+    is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits in the lane, behind a frame that the server does not take."""
+    now, told = time.monotonic(), asyncio.Event()
+    monkeypatch.setattr(outbox, "monotonic", lambda: now)
+    async with connection() as (server, socket, _):
+        server.flowing.clear()
+        socket.push("stuck")
+        await socket.push_when_room(Perishable(b"perishable", now + 1, told.set))
+        socket.push("last")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(socket.outbox) == 1
+        now += 1 if is_late else 0
+        server.flowing.set()
+        socket.end()
+        await server.wait_for("websocket.close")
+    sent = [message.get("text", message.get("bytes")) for message in server.sent[1:-1]]
+    assert sent == ["stuck", *([] if is_late else [b"perishable"]), "last"]
+    assert told.is_set() == is_late
 
 
 async def test_the_end_of_the_connection_is_seen_while_a_frame_is_stuck() -> None:

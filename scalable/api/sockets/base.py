@@ -23,7 +23,7 @@ from scalable.api.raw_path import check_scope
 from scalable.api.socket_protocol import CUT
 from scalable.api.sockets.handshake import deny, pass_of, subprotocol_of, topic_of
 from scalable.api.sockets.lane import Lane, Message, Send
-from scalable.api.sockets.outbox import Ending, Outbox
+from scalable.api.sockets.outbox import Ending, Entry, Outbox, Perishable
 from scalable.domain.access import Right, Subject
 from scalable.domain.errors import (
     FrameInvalid,
@@ -133,7 +133,7 @@ class Socket(AsyncConsumer):
         except ReaderTooSlow as error:
             self.drop(error)
 
-    async def push_when_room(self, frame: str | bytes) -> None:
+    async def push_when_room(self, frame: Entry) -> None:
         """Send a bulky frame; waits while too much stands before it."""
         await self.outbox.put_when_room(frame)
 
@@ -285,9 +285,12 @@ class Socket(AsyncConsumer):
             self.fail(error)
 
     async def _send_frames(self, lane: Lane) -> None:
-        while not isinstance(frame := await self.outbox.take(), Ending):
-            await lane.send(_message(frame))
-        await lane.send({"type": "websocket.close", "code": frame.code, "reason": frame.reason})
+        while not isinstance(entry := await self.outbox.take(), Ending):
+            await lane.turn()  # only what leaves now can be told to be in time
+            frame = entry.if_in_time() if isinstance(entry, Perishable) else entry
+            if frame is not None:
+                await lane.send(_message(frame))
+        await lane.send({"type": "websocket.close", "code": entry.code, "reason": entry.reason})
 
     def _watch_lane(self) -> None:
         """Drop the peer when one frame takes too long to leave; no timer runs while frames leave at once."""

@@ -43,17 +43,19 @@ class Lane:
 
     async def send(self, message: Message) -> None:
         """Send a message and wait until it has left."""
-        if self._stalled is not None:
-            await self._turn(self._stalled)
+        await self.turn()
         self.start(message)
         if self._stalled is not None:
             await self._stalled
 
-    async def _turn(self, stalled: asyncio.Task[None]) -> None:
+    async def turn(self) -> None:
+        """Wait until the lane is free; a message that is started without another wait is the next one."""
+        if self._stalled is None:
+            return
         # Between the end of what stalled and our turn of the loop, nobody may go ahead.
         self._awaited = True
         try:
-            await stalled
+            await self._stalled
         finally:
             self._awaited = False
 

@@ -2,6 +2,9 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
 from typing import NamedTuple
 
 from scalable.domain.errors import ReaderTooSlow
@@ -19,6 +22,28 @@ class Ending(NamedTuple):
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Perishable:
+    """A frame that must not leave after `deadline` (monotonic seconds): `on_late` is called instead."""
+
+    frame: bytes
+    deadline: float
+    on_late: Callable[[], None]
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def if_in_time(self) -> bytes | None:
+        """The frame, or None when it is too late for it, which whoever made it is told."""
+        if monotonic() < self.deadline:
+            return self.frame
+        self.on_late()
+        return None
+
+
+Entry = str | bytes | Perishable
+
+
 class Outbox:
     """Frames in order; bulky ones wait for room, the others go in at once or find the reader too slow."""
 
@@ -28,7 +53,7 @@ class Outbox:
         self._max_frames = max_frames
         self._max_bytes = max_bytes
         self._hard_frames = max_frames + headroom
-        self._frames: deque[str | bytes] = deque()
+        self._frames: deque[Entry] = deque()
         self._bytes = 0
         self._ending: Ending | None = None
         self._filled = asyncio.Event()
@@ -52,7 +77,7 @@ class Outbox:
         """How the socket ends, once that is decided; nothing is taken in from then on."""
         return self._ending
 
-    def put(self, frame: str | bytes) -> None:
+    def put(self, frame: Entry) -> None:
         """Take a frame in; raises ReaderTooSlow when too many wait already."""
         if self._ending is not None:
             return
@@ -62,7 +87,7 @@ class Outbox:
         self._bytes += len(frame)
         self._filled.set()
 
-    async def put_when_room(self, frame: str | bytes) -> None:
+    async def put_when_room(self, frame: Entry) -> None:
         """Take a bulky frame in as soon as there is room; waiters go in the order in which they came."""
         if self._ending is None and (self._waiters or not self.has_room):
             await self._turn()
@@ -85,7 +110,7 @@ class Outbox:
         self._frames.append(frame)
         self._bytes = len(frame)
 
-    async def take(self) -> str | bytes | Ending:
+    async def take(self) -> Entry | Ending:
         """The next frame, or the ending behind the last one."""
         while not self._frames:
             if self._ending is not None:

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 
 from scalable.api.node import node
 from scalable.api.sampler import sampler
+from scalable.api.sockets.outbox import Perishable
 from scalable.api.sockets.pages import Pages
 from scalable.api.sockets.queue_gate import SegmentGate, Turn, gates
 from scalable.domain.errors import TooManyRequests
@@ -30,7 +32,7 @@ class QueueContext:
     subscription: SubscriptionView
     consumer: str
     pages: Pages
-    deliver: Callable[[str | bytes], Awaitable[None]]
+    deliver: Callable[[Perishable], Awaitable[None]]
 
 
 class QueueReader:
@@ -46,6 +48,7 @@ class QueueReader:
         self.task: asyncio.Task[None] | None = None
         self._context = context
         self._permitted = asyncio.Event()
+        self._late: list[ClaimedRange] = []
 
     def grant(self, permits: int) -> None:
         """Allow so many more messages."""
@@ -65,6 +68,7 @@ class QueueReader:
     async def _take_turn(self, gate: SegmentGate) -> bool:
         """Claim once and deliver it; True when the segment is drained."""
         await self._wait_for_permits()
+        await self._give_back_late()
         pages, result = self._context.pages, None
         begun_at = monotonic()
         async with gate.turn() as turn:
@@ -88,6 +92,7 @@ class QueueReader:
         """Give back whatever this attachment has claimed, if anything; call it when `run` is over."""
         if not self._may_hold:
             return  # of a socket's thousands of segments most may be idle, and others wait for the rest
+        await self._give_back_late()
         await node.call(
             queues.give_back,
             subscription=self._context.subscription,
@@ -138,7 +143,7 @@ class QueueReader:
         """Deliver in time: a node that stood still since it claimed may hold what is others' by now."""
         for batch in result.batches:
             if monotonic() < deadline:
-                await self._deliver(batch, result.incarnation)
+                await self._deliver(batch, result.incarnation, deadline)
             else:
                 await self._give_back_ranges(batch.ranges)
 
@@ -152,12 +157,23 @@ class QueueReader:
             count_delivery=False,
         )
 
-    async def _deliver(self, batch: ClaimedBatch, incarnation: int) -> None:
+    async def _give_back_late(self) -> None:
+        if self._late:
+            late, self._late = self._late, []
+            await self._give_back_ranges(late)
+
+    def _note_late(self, ranges: Sequence[ClaimedRange], count: int) -> None:
+        """The node stood still while these waited to be sent; the permits for them are used by the next."""
+        self._late.extend(ranges)
+        self.grant(count)
+
+    async def _deliver(self, batch: ClaimedBatch, incarnation: int, deadline: float) -> None:
         ranges = tuple(DeliveredRange(*each) for each in batch.ranges)
         count = sum(each.end - each.first for each in ranges)
         self.permits -= count
         delivery = QueueDelivery(self.segment_id, incarnation, batch.base_offset, ranges, batch.payload)
-        await self._context.deliver(encode_queue_delivery(delivery))
+        on_late = partial(self._note_late, batch.ranges, count)
+        await self._context.deliver(Perishable(encode_queue_delivery(delivery), deadline, on_late))
         sampler.count_out(
             self._context.topic,
             self._context.subscription.incarnation,
