@@ -4,7 +4,8 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,15 @@ class DataDirectory:
             return not _try_lock(descriptor)
         finally:
             os.close(descriptor)
+
+
+@contextmanager
+def alone(path: Path, what: str, hint: str) -> Iterator[None]:
+    """Do something that one process at a time does; the lock goes with the process. Raises LaunchError."""
+    with path.open("w") as lock:
+        if not _try_lock(lock.fileno()):
+            raise LaunchError(f"{what} goes on already", hint)
+        yield
 
 
 def _try_lock(descriptor: int) -> bool:

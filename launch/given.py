@@ -50,8 +50,7 @@ def reach_redis(url: str) -> None:
     except (redis.RedisError, OSError, *OF_OPTIONS) as error:
         given = urlsplit(url)
         where = f"{given.hostname or 'this machine'}:{given.port or 6379}"
-        reason = " ".join(str(error).split())
-        raise LaunchError(f"no Redis can be reached at {where}, which REDIS_URL names", reason) from None
+        raise _unreachable("Redis", where, "REDIS_URL", error) from None
 
 
 def _reach(setting: str, database: Mapping[str, Any]) -> None:
@@ -62,5 +61,9 @@ def _reach(setting: str, database: Mapping[str, Any]) -> None:
         psycopg.connect(**address).close()
     except (psycopg.Error, OSError, *OF_OPTIONS) as error:
         where = f"{address.get('host', 'this machine')}:{address.get('port', 5432)}"
-        reason = " ".join(str(error).split())
-        raise LaunchError(f"no database can be reached at {where}, which {setting} names", reason) from None
+        raise _unreachable("database", where, setting, error) from None
+
+
+def _unreachable(kind: str, where: str, setting: str, error: Exception) -> LaunchError:
+    reason = " ".join(str(error).split())
+    return LaunchError(f"no {kind} can be reached at {where}, which {setting} names", reason)

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
+NOT_IMPLEMENTED = 501
+
 
 @dataclass(frozen=True, slots=True)
 class Trace:
@@ -76,10 +78,14 @@ class WithoutQuery(logging.Filter):
 
 
 class CalmRefusals(logging.Filter):
-    """Makes a warning in one line of what Django tells of a refused request: any stranger can cause those."""
+    """Makes a warning in one line of what Django tells of a refused request: any stranger can cause those.
+
+    Also of what is not supported (501), which is no fault either.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if 400 <= getattr(record, "status_code", 0) < 500:
+        status = getattr(record, "status_code", 0)
+        if 400 <= status < 500 or status == NOT_IMPLEMENTED:
             record.exc_info = record.exc_text = None
             if record.levelno > logging.WARNING:
                 record.levelno, record.levelname = logging.WARNING, "WARNING"

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -44,7 +45,7 @@ def make_session(
     """
     directory.mkdir(parents=True, exist_ok=True)
     _prepare_environment(master)
-    settings = {**_DEFAULTS, **_places(directory), **_local(master), **(configuration or {})}
+    settings = {**_DEFAULTS, **_places(directory, name), **_local(master), **(configuration or {})}
     builder = SparkSession.builder.appName(name).master(master)
     for setting, value in settings.items():
         builder = builder.config(setting, value)
@@ -77,14 +78,24 @@ def _prepare_environment(master: str) -> None:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
 
-def _places(directory: Path) -> dict[str, str]:
+def _places(directory: Path, name: str) -> dict[str, str]:
+    temporary = _emptied(directory / "temporary" / name)
+    homes = {"derby.system.home": directory / "derby", "java.io.tmpdir": temporary}
+    in_java = " ".join(f'-D{option}="{home}"' for option, home in homes.items())
     return {
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
-        "spark.driver.extraJavaOptions": f"{_SMALL_JVM} -Dderby.system.home={directory / 'derby'}",
+        "spark.driver.extraJavaOptions": f"{_SMALL_JVM} {in_java}",
         "spark.executor.extraJavaOptions": _SMALL_JVM,
         "spark.executorEnv.PYTHONPATH": str(ROOT),
     }
+
+
+def _emptied(place: Path) -> Path:
+    """Make a directory for what the JVM leaves behind; of each name one session runs at once."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    return place
 
 
 def _local(master: str) -> dict[str, str]:

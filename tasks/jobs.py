@@ -98,6 +98,7 @@ def sweep_retention() -> None:
 
 @shared_task
 @of_topics
+@of_writers
 @alone
 def finish_namespace_deletions() -> None:
     """Go on with deletions of namespaces that a process began and did not end."""

@@ -38,7 +38,7 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
     try:
         asyncio.run(_run(journey, console))
     except (LaunchError, ScalableError, ConnectionLost) as error:
-        stopped_by = str(error)
+        stopped_by = "; ".join(filter(None, (str(error), getattr(error, "hint", ""))))
     result = result_of(journey)
     # After an untimely end the figures are wrong for that reason alone.
     problems = [stopped_by] if stopped_by else list(problems_of(journey, result))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from launch.data_directory import RunningServices
+from launch.data_directory import RunningServices, alone
 from launch.demo.audit import Audit
 from launch.demo.events import Event
 from launch.demo.observer import Observer
@@ -49,6 +49,12 @@ class Journey:
 
     async def run(self) -> None:
         """Go through all phases; raises LaunchError when something that must happen does not."""
+        lock = self._services.data_directory / f"demo-{self._topic.name}.lock"
+        hint = "wait for its end, or let the demo send another stream (--stream)"
+        with alone(lock, f"a demo with {self._topic}", hint):
+            await self._run()
+
+    async def _run(self) -> None:
         events = asyncio.create_task(asyncio.to_thread(self.plan.stream.read, self.plan.events))
         helpers: list[asyncio.Task[None]] = []
         try:

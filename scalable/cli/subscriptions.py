@@ -117,7 +117,11 @@ def skip(
     session: Session, admin: Admin, topic: TopicName, subscription: str, count: int, preview: bool
 ) -> None:
     """Skip the next messages, those of ancestors first."""
-    _moved(session, f"skipped {count}", admin.skip(topic, subscription, count, preview=preview))
+    _moved(
+        session,
+        f"skipped the next {count}, or what there was",
+        admin.skip(topic, subscription, count, preview=preview),
+    )
 
 
 @click.command()

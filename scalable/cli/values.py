@@ -21,7 +21,7 @@ UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 ORDINARY_SCHEME = "persistent://"
 LONGEST_SPAN_SECONDS = 100 * 366 * 86_400
 LONGEST_TIMEOUT_SECONDS = 7 * 86_400.0
-_SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw]?)")
+_SPAN = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[smhdw]?)", re.ASCII)
 
 
 def is_text(value: str) -> bool:
@@ -51,8 +51,8 @@ class OrdinaryTopicType(TopicType):
     """The same of an ordinary topic, whose scheme is another."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> TopicName:
-        is_text = isinstance(value, str)
-        return super().convert(value.removeprefix(ORDINARY_SCHEME) if is_text else value, param, ctx)
+        plain = value.removeprefix(ORDINARY_SCHEME) if isinstance(value, str) else value
+        return super().convert(value if "://" in plain and plain != value else plain, param, ctx)
 
 
 class SegmentPlaceType(click.ParamType["TopicName | SegmentName"]):

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from scalable.domain.errors import InvalidName
+from scalable.domain.names import validate_part
+
 SYSTEM_TENANT = "system"
 """Its topics belong to the product's own machinery alone."""
 
@@ -17,6 +20,13 @@ SYSTEM_TENANT = "system"
 def role_of_user(name: str) -> str:
     """The role of a user of the dashboard, to which grants are made."""
     return f"user:{name}"
+
+
+def validate_role(role: str) -> str:
+    """Give back a role that may be given rights; raises InvalidName, also for one that looks like another."""
+    if role != role.strip():
+        raise InvalidName(field="role", value=role, problem="it begins or ends with a space")
+    return validate_part(role, "role")
 
 
 class Right(StrEnum):

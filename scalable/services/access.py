@@ -6,7 +6,7 @@ from typing import Any
 import jwt
 from django.conf import settings
 
-from scalable.domain.access import GRANTABLE, Right, Scope, Subject, allowed
+from scalable.domain.access import GRANTABLE, Right, Scope, Subject, allowed, validate_role
 from scalable.domain.errors import Forbidden, InvalidName, Unauthenticated
 from scalable.domain.names import validate_part
 from scalable.services.rules import rules
@@ -118,19 +118,12 @@ def sign(claims: dict[str, Any]) -> str:
     return jwt.encode(claims, settings.SCALABLE_TOKEN_SECRET, algorithm=OWN_ALGORITHM)
 
 
-def checked_role(role: str) -> str:
-    """Give back a role that a token may name; raises InvalidName, also for one that looks like another."""
-    if role != role.strip():
-        raise InvalidName(field="role", value=role, problem="it begins or ends with a space")
-    return validate_part(role, "role")
-
-
 def mint_token(*, role: str, ttl_seconds: float | None = None, token_id: str = "") -> str:
     """A bearer token for the role, for ever or for `ttl_seconds`; raises InvalidName.
 
     Without an id the token cannot be revoked by itself.
     """
-    claims: dict[str, object] = {"sub": checked_role(role)}
+    claims: dict[str, object] = {"sub": validate_role(role)}
     if ttl_seconds is not None:
         claims["exp"] = int(time.time() + ttl_seconds)
     if token_id:

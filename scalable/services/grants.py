@@ -5,7 +5,7 @@ from collections.abc import Collection
 from django.conf import settings
 from django.db import transaction
 
-from scalable.domain.access import GRANTABLE, Right, Scope
+from scalable.domain.access import GRANTABLE, Right, Scope, validate_role
 from scalable.domain.errors import AccessFull, InvalidParameter, NamespaceDeleting, TenantFixed
 from scalable.domain.names import validate_part
 from scalable.services import auditing, rules
@@ -123,7 +123,7 @@ def _actions(rights: Collection[Right] | None) -> dict[str, list[str]] | None:
 
 
 def _check_names(scope: Scope, role: str) -> None:
-    validate_part(role, "role")
+    validate_role(role)
     for field, value in (("tenant", scope.tenant), ("namespace", scope.namespace), ("topic", scope.topic)):
         if value:
             validate_part(value, field)

@@ -1,6 +1,8 @@
 """Namespaces: made, and deleted topic by topic, by whoever comes after a process that died over it."""
 
 import logging
+from contextlib import suppress
+from time import monotonic
 
 from django.conf import settings
 from django.db import transaction
@@ -29,6 +31,8 @@ logger = logging.getLogger(__name__)
 SWEEPER = "namespace deletion"
 TOPICS_PER_CALL = 1_000
 TOPICS_PER_PAGE = 100
+SECONDS_PER_CALL = 15.0
+"""Less than clients wait for an answer; topics of a busy database take long."""
 NAMESPACES_PER_SWEEP = 10
 
 
@@ -85,15 +89,17 @@ def finish_deletions() -> list[str]:
 
 
 def _delete_topics(namespace: NamespaceView, actor: str) -> bool:
+    """Delete as many topics as there is time for, one at least; True when the namespace is gone, too."""
+    ends_at = monotonic() + SECONDS_PER_CALL
     for _ in range(TOPICS_PER_CALL // TOPICS_PER_PAGE):
         found = store.some_topics(namespace, limit=TOPICS_PER_PAGE)
         if not found:
             return _delete_row(namespace)
         for name, incarnation in found:
-            try:
+            with suppress(TopicNotFound, TopicDeleted):  # another deletes as well, and its name may be anew
                 delete_topic(name=name, incarnation=incarnation, force=True, actor=actor)
-            except (TopicNotFound, TopicDeleted):  # another one deletes as well, and its name may be anew
-                continue
+            if monotonic() >= ends_at:
+                return False
     return False
 
 

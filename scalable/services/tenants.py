@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 
-from scalable.domain.access import SYSTEM_TENANT, Scope, Subject
+from scalable.domain.access import SYSTEM_TENANT, Scope, Subject, validate_role
 from scalable.domain.errors import TenantExists, TenantFixed, TenantNotEmpty
 from scalable.domain.names import validate_part
 from scalable.services import access, auditing, grants, rules
@@ -24,9 +24,9 @@ def create_tenant(*, tenant: str, admin_roles: Sequence[str] = (), actor: str) -
 
 def update_tenant(*, tenant: str, admin_roles: Sequence[str], actor: str) -> None:
     """Replace the roles that administer a tenant; raises InvalidName, TenantNotFound, TenantFixed."""
-    roles = _roles(admin_roles)
     with transaction.atomic():
         before = store.lock(tenant).admin_roles
+        roles = _roles(admin_roles, known=before)
         if tenant == SYSTEM_TENANT:
             raise TenantFixed(tenant=tenant)
         store.set_admin_roles(tenant, roles)
@@ -82,5 +82,6 @@ def list_namespaces(*, tenant: str, subject: Subject, limit: int, offset: int = 
     return store.namespaces(tenant, only=only, limit=limit, offset=offset)
 
 
-def _roles(roles: Sequence[str]) -> list[str]:
-    return sorted({validate_part(role, "role") for role in roles})
+def _roles(roles: Sequence[str], *, known: Sequence[str] = ()) -> list[str]:
+    """Give roles in order; those that were there already may stay as they are."""
+    return sorted({role if role in known else validate_role(role) for role in roles})

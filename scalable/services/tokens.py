@@ -8,7 +8,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import transaction
 
-from scalable.domain.access import Subject
+from scalable.domain.access import Subject, validate_role
 from scalable.domain.errors import AccessFull, TokenNotFound, Unauthenticated
 from scalable.domain.names import validate_part
 from scalable.services import access, auditing, rules
@@ -37,7 +37,7 @@ def issue_token(
 
     Without the limit for those few without which nothing starts.
     """
-    access.checked_role(role)
+    validate_role(role)
     token_id = str(uuid.uuid4())
     expires_at = None if ttl_seconds is None else int(time.time() + ttl_seconds)
     with transaction.atomic():

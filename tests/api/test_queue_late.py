@@ -3,23 +3,25 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from launch.sandbox import LiveNode
 from scalable.api.node import node
-from scalable.api.sockets import outbox
+from scalable.api.sockets import outbox, queue_reader
 from scalable.segments.port import ClaimResult
 from scalable.services import queues
 from scalable.wire.frames import QueueAttach, Renew, decode_queue_delivery
 from tests.api.knocking import Message
 from tests.api.peers import any_keys, ask, batch
-from tests.api.queues import QUEUE, Taken, make_queue, offsets, publish, queue_peer, taken_of
+from tests.api.queues import QUEUE, QueuePeer, Taken, make_queue, offsets, publish, queue_peer, taken_of
 from tests.api.stalled import StalledPeer
 
 LEASE_MS = 1_000
 LONG_MS = 3_600_000
+MESSAGES = 5
 
 
 @pytest.fixture
@@ -32,18 +34,18 @@ async def member(transactional_db: None, redis_url: str) -> AsyncIterator[Stalle
     await node.stop()
 
 
-def note_claims(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """An event that is set as soon as this process has claimed messages."""
-    claim, loop, claimed = queues.claim, asyncio.get_running_loop(), asyncio.Event()
+def note_claims(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[ClaimResult]":
+    """What this process has claimed, also when that is nothing."""
+    claim, loop = queues.claim, asyncio.get_running_loop()
+    claims: asyncio.Queue[ClaimResult] = asyncio.Queue()
 
     def noted(**arguments: Any) -> ClaimResult:
         result = claim(**arguments)
-        if result.batches:
-            loop.call_soon_threadsafe(claimed.set)
+        loop.call_soon_threadsafe(claims.put_nowait, result)
         return result
 
     monkeypatch.setattr(queues, "claim", noted)
-    return claimed
+    return claims
 
 
 def taken(sent: list[Message]) -> list[Taken]:
@@ -56,7 +58,7 @@ async def test_what_waits_while_its_claim_runs_out_is_the_next_ones_and_nobody_e
     live_node: LiveNode, member: StalledPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to a renewal stands in the way of the delivery until another has acknowledged all of it."""
-    claimed, topic = note_claims(monkeypatch), await ask(make_queue)
+    claims, topic = note_claims(monkeypatch), await ask(make_queue)
     await publish(topic, batch(any_keys(3)))
     member.flowing.set()
     await member.open(consumer="a")
@@ -64,7 +66,7 @@ async def test_what_waits_while_its_claim_runs_out_is_the_next_ones_and_nobody_e
     member.flowing.clear()
     await member.say(Renew(segment_id=0, request_id=1, ranges=[(0, 1)]))
     await member.say(QueueAttach(segment_id=0, permits=3, ack_timeout_ms=LEASE_MS))
-    await asyncio.wait_for(claimed.wait(), 20)
+    assert (await asyncio.wait_for(claims.get(), 20)).batches
     async with queue_peer(live_node, "b") as other:
         await other.attach(permits=3, ack_timeout_ms=LONG_MS)
         first = await other.take(3)
@@ -91,3 +93,45 @@ async def test_what_is_late_comes_again_at_once_and_counts_no_delivery(
     await member.until(lambda sent: bool(taken(sent)))
     assert [(each.offset, each.deliveries) for each in taken(member.sent)] == [(0, 1), (1, 1), (2, 1)]
     assert not lags_seconds
+
+
+async def test_time_in_line_is_no_time_of_a_claim(
+    member: StalledPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An hour passes while the member waits for something to be there, which is claimed once."""
+    waited_seconds, claims, topic = 0.0, note_claims(monkeypatch), await ask(make_queue)
+    for module in (outbox, queue_reader):
+        monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() + waited_seconds)
+    member.flowing.set()
+    await member.open(consumer="a")
+    await member.say(QueueAttach(segment_id=0, permits=3, ack_timeout_ms=LONG_MS))
+    assert not (await asyncio.wait_for(claims.get(), 20)).batches
+    waited_seconds = LONG_MS / 1_000
+    await publish(topic, batch(any_keys(3)))
+    await member.until(lambda sent: bool(taken(sent)))
+    found = [claims.get_nowait() for _ in range(claims.qsize())]
+    assert len([each for each in found if each.batches]) == 1
+
+
+async def test_many_members_that_have_little_time_are_given_all_that_is_there(live_node: LiveNode) -> None:
+    topic, got = await ask(make_queue), set[int]()
+    complete = asyncio.Event()
+
+    async def receive(peer: QueuePeer) -> None:
+        while True:
+            (one,) = await peer.take(1)
+            got.add(one.offset)
+            await peer.acknowledge(one)
+            if len(got) == MESSAGES:
+                complete.set()
+
+    async with AsyncExitStack() as stack, asyncio.timeout(60):
+        peers = [await stack.enter_async_context(queue_peer(live_node, f"c{each}")) for each in range(20)]
+        for peer in peers:
+            await peer.attach(permits=MESSAGES, ack_timeout_ms=100)
+        receiving = [asyncio.create_task(receive(peer)) for peer in peers]
+        await publish(topic, batch(any_keys(MESSAGES)))
+        await complete.wait()
+        for task in receiving:
+            task.cancel()
+        await asyncio.gather(*receiving, return_exceptions=True)

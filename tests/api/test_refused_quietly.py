@@ -47,10 +47,13 @@ def test_a_refusal_leaves_lines_without_a_traceback(live_node: LiveNode) -> None
     assert len(of_django) == len([line for line in told if " 400 in " in line]) == len(CASES)
 
 
-@pytest.mark.parametrize(("status", "level"), [(400, "WARNING"), (499, "WARNING"), (500, "ERROR")])
+@pytest.mark.parametrize(
+    ("status", "level"),
+    [(400, "WARNING"), (499, "WARNING"), (500, "ERROR"), (501, "WARNING"), (503, "ERROR")],
+)
 def test_an_answer_that_is_a_fault_of_ours_keeps_its_traceback(status: int, level: str) -> None:
     trouble = ValueError("trouble")
     record = logging.LogRecord("django.request", logging.ERROR, "", 0, "", (), (ValueError, trouble, None))
     record.status_code = status
     assert CalmRefusals().filter(record)
-    assert (record.levelname, record.exc_info is not None) == (level, status == 500)
+    assert (record.levelname, record.exc_info is not None) == (level, level == "ERROR")

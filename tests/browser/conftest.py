@@ -69,14 +69,16 @@ class Console:
             arg=wanted,
         )
 
-    def call(self, method: str, path: str, body: object = None, *, role: str = "admin") -> Any:
+    def call(
+        self, method: str, path: str, body: object = None, *, role: str = "admin", prefer: str = ""
+    ) -> Any:
         """Call REST and give the body of the answer."""
         token = self.node.admin_token if role == "admin" else self.node.system_token
         answer = httpx.request(
             method,
             f"{self.node.url}/admin/v2/{path}",
             json=body,
-            headers={"Authorization": f"Bearer {token}"},
+            headers={"Authorization": f"Bearer {token}", "Prefer": prefer},
             timeout=40,
         )
         answer.raise_for_status()

@@ -67,6 +67,20 @@ async def test_topics_are_created_listed_and_found(console: Console) -> None:
     assert await page.inner_text("h1") == "shipments éü"
 
 
+async def test_the_step_under_way_is_the_next_one_and_no_other(console: Console) -> None:
+    console.call("PUT", "scalable/public/default/waiting")
+    console.call("POST", "scalable/public/default/waiting/split/0", prefer="respond-async")
+    await console.open_topic("waiting")
+    steps = console.page.locator("#operations .steps li")
+    await steps.first.wait_for()
+    classes = [
+        (await each.inner_text(), await each.get_attribute("class") or "") for each in await steps.all()
+    ]
+    assert [(text.split()[0], state) for text, state in classes] == [
+        *(("planned", "done"), ("committed", "now"), ("notified", "")),
+    ]
+
+
 async def test_a_split_by_button_shows_without_reload(working: Console) -> None:
     page = working.page
     working.call("PUT", "scalable/public/default/clicked")

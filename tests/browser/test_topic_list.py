@@ -81,6 +81,21 @@ async def test_topics_are_found_by_their_properties(console: Console) -> None:
     assert await page.input_value("[name=search]") == ""
 
 
+async def test_a_long_property_is_cut_in_its_row_and_found_whole(console: Console) -> None:
+    page, long = console.page, "\U0001f600" * 1_000
+    console.call("PUT", f"{ROOT}/long", {"owner": long})
+    await console.open("/topics")
+    chip = page.locator("#rows button.chip")
+    await chip.wait_for()
+    box = await page.locator("#rows tr").bounding_box()
+    assert box is not None
+    assert box["height"] < 150
+    assert await chip.inner_text() == f"owner={long[:114]}…"
+    await chip.click()
+    await wait_for_names(page, "long")
+    assert await page.locator("#chosen button").get_attribute("aria-label") == f"Without owner={long}"
+
+
 async def test_what_is_refused_leaves_no_rows_that_look_like_an_answer(console: Console) -> None:
     page = console.page
     make(console)

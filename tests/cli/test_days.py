@@ -50,3 +50,9 @@ def test_a_span_beyond_a_century_is_refused_before_anything_is_sent(
     result = offline_command("-o", "json", "seek", "a/b/c", "-s", "s", "-t", value)
     assert (result.status, result.error["code"]) == (2, "usage")
     assert "a hundred years" in result.error["reason"]
+
+
+@pytest.mark.parametrize("value", ["\u0663h", "\uff13h", "\u00b2h", "+3h", "-3h", "3 h", "3h\n"])
+def test_a_span_is_written_in_plain_digits(offline_command: Command, value: str) -> None:
+    result = offline_command("-o", "json", "tokens", "issue", "worker", f"--ttl={value}")
+    assert (result.status, result.error["code"]) == (2, "usage")

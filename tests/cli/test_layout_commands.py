@@ -109,6 +109,14 @@ def test_what_is_ordinary_cannot_be_migrated_yet(command: Command, topic: str, s
     assert (refused.status, refused.error["code"]) == (1, "not_supported")
 
 
+@pytest.mark.parametrize(
+    "schemes", ["persistent://topic://", "persistent://persistent://", "topic://persistent://"]
+)
+def test_a_name_has_one_scheme(command: Command, topic: str, schemes: str) -> None:
+    refused = command("-o", "json", "migrate", schemes + topic)
+    assert refused.status == 2
+
+
 def test_an_aborted_operation_is_done_again(command: Command, topic: str) -> None:
     started = _body(command, "split-segment", topic, "-s", "0", "--no-wait")["operationId"]
     assert _body(command, "operations", "abort", topic, started)["outcome"] == "ABORTED"

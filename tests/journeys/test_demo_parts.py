@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -21,8 +22,10 @@ from launch.demo.streams import STREAMS, Stream
 from launch.demo.weather import TOTAL_OBSERVATIONS, read_weather
 from launch.process import LaunchError
 from scalable.client import Admin
+from scalable.domain.errors import TopicNotFound
 from scalable.domain.keyspace import key_hash, segment_hash
 from scalable.domain.layout import Layout
+from scalable.domain.names import TopicName
 from scalable.domain.policy import parse_override, resolve, violations
 from tests.processes import LiveNode
 
@@ -46,6 +49,31 @@ def test_flights_come_in_a_stable_total_order_with_tail_numbers_as_keys() -> Non
     assert [row["number"] for row in rows] == list(range(3_000))
     assert all(flight.key == row["tailnum"] for flight, row in zip(flights, rows, strict=True))
     assert any(flight.key is None for flight in flights)
+
+
+def subscriptions_of(admin: Admin, topic: TopicName) -> list[str]:
+    """The names of a topic's subscriptions, which may not be there yet."""
+    try:
+        return [str(each["name"]) for each in admin.subscriptions(topic)]
+    except TopicNotFound:
+        return []
+
+
+async def test_two_demos_with_one_topic_are_not_played_at_once(live_node: LiveNode, tmp_path: Path) -> None:
+    services = RunningServices((live_node.url,), tmp_path, live_node.admin_token, "")
+    first, topic = Journey(plan_for(1_000), services), STREAMS["flights"].topic
+    playing = asyncio.create_task(first.run())
+    with Admin(live_node.url, live_node.admin_token) as admin:
+        while "demo" not in await asyncio.to_thread(subscriptions_of, admin, topic):
+            assert not playing.done()
+        before = admin.get_topic(topic)["incarnation"]
+        with pytest.raises(LaunchError, match="goes on already") as refused:
+            await Journey(plan_for(1_000), services).run()
+        assert "--stream" in str(refused.value.hint)
+        assert admin.get_topic(topic)["incarnation"] == before
+        assert not playing.done()
+    playing.cancel()
+    await asyncio.gather(playing, return_exceptions=True)
 
 
 async def test_a_topic_that_no_demo_made_is_not_touched(live_node: LiveNode, tmp_path: Path) -> None:

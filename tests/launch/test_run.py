@@ -56,6 +56,15 @@ def test_an_unknown_command_is_refused_with_the_help() -> None:
     result = call("dance")
     assert result.returncode == 2
     assert result.stderr.startswith("error: no command 'dance'")
+    assert "hint:" not in result.stderr
+
+
+def test_an_option_without_a_command_is_told_its_place() -> None:
+    result = call("--port", "21300")
+    assert result.returncode == 2
+    assert result.stderr.startswith(
+        "error: no command '--port'\nhint: options stand behind a command: ./run up --port"
+    )
 
 
 def test_an_old_python_is_told_what_it_lacks(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

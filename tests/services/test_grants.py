@@ -119,6 +119,22 @@ def test_names_as_long_as_they_may_be() -> None:
     assert grants.list_grants(scope=Scope(long, long, long)) == {long: {"consume"}}
 
 
+@pytest.mark.parametrize("role", [" worker", "worker ", "\u00a0worker"])
+def test_roles_that_look_like_others_are_given_nothing(role: str) -> None:
+    with pytest.raises(InvalidName):
+        give(TOPIC, "produce", role=role)
+    with pytest.raises(InvalidName):
+        tenants.create_tenant(tenant="another", admin_roles=[role], actor=ACTOR)
+    with pytest.raises(InvalidName):
+        tenants.update_tenant(tenant=TOPIC.tenant, admin_roles=[role], actor=ACTOR)
+
+
+def test_an_odd_role_that_administers_a_tenant_already_stays() -> None:
+    Tenant.objects.filter(name=TOPIC.tenant).update(admin_roles=[" of-old"])
+    tenants.update_tenant(tenant=TOPIC.tenant, admin_roles=[" of-old", "new"], actor=ACTOR)
+    assert Tenant.objects.get(name=TOPIC.tenant).admin_roles == [" of-old", "new"]
+
+
 def test_grants_and_tokens_are_bounded(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.SCALABLE_MAX_GRANTS = settings.SCALABLE_MAX_TOKENS = 2
     give(TOPIC, "lookup", role="one")

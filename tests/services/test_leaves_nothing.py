@@ -277,6 +277,19 @@ def test_a_deletion_that_a_process_died_over_is_finished_by_another(
     assert counts() == before
 
 
+def test_a_deletion_takes_no_longer_than_whoever_asked_waits(
+    monkeypatch: pytest.MonkeyPatch, plane: SegmentPort
+) -> None:
+    before = counts()
+    create(count=3)
+    with monkeypatch.context() as hurried:
+        hurried.setattr(namespaces, "SECONDS_PER_CALL", 0.0)
+        assert not delete(force=True)
+        assert Topic.objects.filter(namespace__name="doomed").count() == 2
+    assert namespaces.finish_deletions() == ["public/doomed"]
+    assert counts() == before
+
+
 def test_a_deletion_leaves_the_topics_of_a_namespace_that_was_made_anew_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -20,9 +20,15 @@ from tasks.app import app
 from tests.topology import make_topic, request
 
 OF_OTHERS = {"forget_old_audit", "forget_old_keys", "run_spark_job", "sweep_spark_jobs", "daily_load_report"}
-BEGINNERS = ["autoscale_tick", "daily_load_report", "evaluate", "sweep_retention"]
+BEGINNERS = [
+    "autoscale_tick",
+    "daily_load_report",
+    "evaluate",
+    "finish_namespace_deletions",
+    "sweep_retention",
+]
 FINISHERS = [
-    *("drive", "finish_namespace_deletions", "forget_old_audit", "forget_old_keys", "run_spark_job"),
+    *("drive", "forget_old_audit", "forget_old_keys", "run_spark_job"),
     *("sweep_operations", "sweep_spark_jobs", "sweep_stores", "trim_topic_changes"),
 ]
 ARGUMENTS: dict[str, tuple[Any, ...]] = {"drive": (str(uuid.uuid4()),), "evaluate": (1,)}

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
+from typing import Any, NamedTuple
 
 from scalable.api.node import node
 from scalable.api.sampler import sampler
@@ -69,24 +70,24 @@ class QueueReader:
         """Claim once and deliver it; True when the segment is drained."""
         await self._wait_for_permits()
         await self._give_back_late()
-        pages, result = self._context.pages, None
-        begun_at = monotonic()
+        pages, claimed = self._context.pages, None
         async with gate.turn() as turn:
             # A consumer that does not take what it has must not stand in the way of those behind it.
             if pages.take():
                 try:
-                    turn.result = result = await self._claim(turn)
+                    claimed = await self._claim(turn)
+                    turn.result = claimed.result
                 except BaseException:
                     pages.put_back()
                     raise
-        if result is None:
+        if claimed is None:
             await pages.wait()
             return False
         try:
-            await self._deliver_all(result, begun_at + self.lease_seconds * MOST_OF_A_LEASE)
+            await self._deliver_all(claimed.result, claimed.at + self.lease_seconds * MOST_OF_A_LEASE)
         finally:
             pages.put_back()
-        return result.drained
+        return claimed.result.drained
 
     async def give_back(self, *, count_delivery: bool = True) -> None:
         """Give back whatever this attachment has claimed, if anything; call it when `run` is over."""
@@ -107,7 +108,7 @@ class QueueReader:
             self._permitted.clear()
             await self._permitted.wait()
 
-    async def _claim(self, turn: Turn) -> ClaimResult:
+    async def _claim(self, turn: Turn) -> "_Claimed":
         while True:
             claiming = asyncio.ensure_future(self._call_claim(min(self.permits, turn.max_messages)))
             try:
@@ -119,11 +120,11 @@ class QueueReader:
                 await _ended(claiming)
                 raise
 
-    async def _call_claim(self, max_messages: int) -> ClaimResult:
+    async def _call_claim(self, max_messages: int) -> "_Claimed":
         held_before, self._may_hold = self._may_hold, True
         try:
-            result = await node.call(
-                queues.claim,
+            claimed = await node.call(
+                _claim_now,
                 topic=self._context.topic,
                 subscription=self._context.subscription,
                 segment_id=self.segment_id,
@@ -136,8 +137,8 @@ class QueueReader:
         except TooManyRequests:  # nothing was begun
             self._may_hold = held_before
             raise
-        self._may_hold = held_before or bool(result.batches)
-        return result
+        self._may_hold = held_before or bool(claimed.result.batches)
+        return claimed
 
     async def _deliver_all(self, result: ClaimResult, deadline: float) -> None:
         """Deliver in time: a node that stood still since it claimed may hold what is others' by now."""
@@ -183,7 +184,18 @@ class QueueReader:
         )
 
 
-async def _ended(work: asyncio.Future[ClaimResult]) -> None:
+class _Claimed(NamedTuple):
+    """A claim and when it began, by this node's clock: after all waiting, in line or for a thread."""
+
+    at: float
+    result: ClaimResult
+
+
+def _claim_now(**arguments: Any) -> _Claimed:
+    return _Claimed(monotonic(), queues.claim(**arguments))
+
+
+async def _ended(work: asyncio.Future[_Claimed]) -> None:
     """Wait for its end, whichever that is, and however often the one who waits is cancelled."""
     while not work.done():
         with suppress(Exception, asyncio.CancelledError):

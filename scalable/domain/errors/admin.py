@@ -67,7 +67,9 @@ class IdempotencyKeyBusy(ScalableError):
     """The request with the idempotency key {key!r} is still being worked on."""
 
     code = "idempotency_key_busy"
-    hint_template = "Repeat it after a moment to get its answer."
+    hint_template = (
+        "Repeat it after a moment to get its answer; if its node died, the key is free after three minutes."
+    )
     key: str
 
 

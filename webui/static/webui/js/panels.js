@@ -11,6 +11,7 @@ import { renew } from "./renew.js";
 
 const NO_REPORT = "There is no recent load report";
 const PHASES = ["PLANNED", "CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED", "COMMITTED", "NOTIFIED"];
+const SOME_PORTS = ["CHILDREN_CREATED", "TERMINATING", "PARENTS_TERMINATED"];
 
 /** @param {import("./model.js").Topic} topic @param {import("./model.js").Segment[]} segments */
 export function figures(topic, segments) {
@@ -183,14 +184,19 @@ function gauge(found) {
     element("span", { class: `gauge ${found.share > 1 ? "over" : ""}` }, bar), ` ${percent} %`);
 }
 
-function operation(one) {
+/** The steps that were taken, then those to come: the first of them is under way. One commit takes those of SOME_PORTS. */
+function stepsOf(one) {
   const reached = PHASES.indexOf(one.phase);
-  const known = Object.keys(one.timings ?? {});
-  const shown = PHASES.filter((phase, index) => known.includes(phase) || index === reached || phase === "NOTIFIED");
-  const steps = shown.map((phase) => {
-    const done = one.outcome === "SUCCEEDED" || PHASES.indexOf(phase) <= reached;
+  const passed = PHASES.filter((phase, index) => index === reached || (index < reached && phase in (one.timings ?? {})));
+  const byPhases = passed.some((phase) => SOME_PORTS.includes(phase));
+  const ahead = one.outcome ? [] : PHASES.slice(reached + 1).filter((phase) => byPhases || !SOME_PORTS.includes(phase));
+  return [...passed.map((phase) => [phase, "done"]), ...ahead.map((phase, index) => [phase, index ? "" : "now"])];
+}
+
+function operation(one) {
+  const steps = stepsOf(one).map(([phase, state]) => {
     const taken = one.timings?.[phase];
-    return element("li", { class: done ? "done" : one.outcome ? "" : "now" }, phase.toLowerCase().replaceAll("_", " ") + (taken == null ? "" : ` ${duration(taken)}`));
+    return element("li", { class: state }, phase.toLowerCase().replaceAll("_", " ") + (taken == null ? "" : ` ${duration(taken)}`));
   });
   return element("div", { class: "operation", "data-key": one.operationId, "data-operation": one.operationId },
     element("b", {}, `${NAMES[one.kind]} ${one.plan.parentIds.join(", ")} → ${one.plan.children.map((child) => child.segmentId).join(", ")}`), " ",

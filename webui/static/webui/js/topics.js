@@ -9,6 +9,7 @@ import { renew } from "./renew.js";
 const PAGE = 50;
 const REFRESH_MS = 10000;
 const MOST_PROPERTIES = 6;
+const MOST_CHARACTERS = 120;
 /** What the server sorts by, and which way is asked for first. */
 const SORTS = { name: false, segments: true, rate: true, created: true };
 
@@ -59,13 +60,18 @@ function show() {
     else head.removeAttribute("aria-sort");
   }
   renew(document.getElementById("chosen"), asked.property.map((one) => element("button",
-    { type: "button", class: "chip chosen", "data-key": one, "aria-label": `Without ${one}`, title: "Take this filter away", onclick: () => wish({ property: asked.property.filter((other) => other !== one) }) }, `${one} ✕`)));
+    { type: "button", class: "chip chosen", "data-key": one, "aria-label": `Without ${one}`, title: "Take this filter away", onclick: () => wish({ property: asked.property.filter((other) => other !== one) }) }, `${shortened(one)} ✕`)));
+}
+
+function shortened(text) {
+  const characters = [...text];
+  return characters.length > MOST_CHARACTERS ? `${characters.slice(0, MOST_CHARACTERS).join("")}…` : text;
 }
 
 function row(one) {
   const properties = Object.entries(one.properties).map(([key, value]) => `${key}=${value}`);
   const chips = properties.slice(0, MOST_PROPERTIES).map((each) => element("button",
-    { type: "button", class: "chip", "data-key": each, title: `Only topics with ${each}`, onclick: () => choose(each) }, each));
+    { type: "button", class: "chip", "data-key": each, title: `Only topics with ${each}`, onclick: () => choose(each) }, shortened(each)));
   const more = properties.length > MOST_PROPERTIES ? [element("span", { class: "note" }, `and ${properties.length - MOST_PROPERTIES} more`)] : [];
   const reshaping = one.state === "RESHAPING" ? [element("span", { class: "state", title: "A split, merge or rebucket is under way" }, "reshaping")] : [];
   const number = (text) => element("td", { class: "number" }, text);
