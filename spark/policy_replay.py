@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -107,70 +106,79 @@ def replay_topics(
     """
     tasks = tasks or rows.sparkSession.sparkContext.defaultParallelism * TASKS_PER_CORE
 
-    def play(table: pa.Table) -> pa.Table:
-        return replay_topic(table, candidates=candidates, setup=setup)
+    def play(minutes: pa.Table, ranges: pa.Table) -> pa.Table:
+        return replay_topic(minutes, ranges, candidates=candidates, setup=setup)
 
-    spread = rows.select(*_NEEDED).repartition(tasks, "topic")
-    return spread.groupBy("topic").applyInArrow(play, RESULT_SCHEMA)
+    minutes, ranges = (
+        found.repartition(tasks, "topic").groupBy("topic") for found in (minutes_of(rows), ranges_of(rows))
+    )
+    return minutes.cogroup(ranges).applyInArrow(play, RESULT_SCHEMA)
 
 
-def replay_topic(table: pa.Table, *, candidates: Sequence[Candidate], setup: Setup) -> pa.Table:
-    """Play the recorded load of one topic by each rule."""
-    table = table.sort_by("minute_ms")
-    load = load_of(table, setup.step_seconds)
-    minutes = round(len(load) * setup.step_seconds / 60)
-    if minutes < SHORTEST_MINUTES:
+def minutes_of(rows: DataFrame) -> DataFrame:
+    """One row for each minute of a topic: its rate, and how many segments there were, as far as is known."""
+    active = sf.when(sf.col("active_segments") > 0, sf.col("active_segments"))
+    return rows.groupBy("topic", "minute_ms").agg(
+        sf.sum(sf.col("msg_rate_in") * sf.col("observed_ms") / MINUTE_MS).alias("rate"),
+        sf.coalesce(sf.max(active), sf.count("*")).alias("segments"),
+    )
+
+
+def ranges_of(rows: DataFrame) -> DataFrame:
+    """One row for each hash range that segments of a topic had: the load of its equal parts in all."""
+    known = sf.col("hash_start").isNotNull() & sf.col("hash_end").isNotNull()
+    weighed = [
+        sf.sum(sf.get("mean", sf.lit(part)) * sf.col("observed_ms").cast("double")).alias(f"part_{part}")
+        for part in range(PARTS)
+    ]
+    found = rows.where(known & (sf.size("mean") == PARTS)).groupBy("topic", "hash_start", "hash_end")
+    parts = sf.array(*(f"part_{part}" for part in range(PARTS)))
+    return found.agg(*weighed).select("topic", "hash_start", "hash_end", parts.alias("parts"))
+
+
+def replay_topic(
+    minutes: pa.Table, ranges: pa.Table, *, candidates: Sequence[Candidate], setup: Setup
+) -> pa.Table:
+    """Play the recorded load of one topic by each rule; the tables are those of `minutes_of`, `ranges_of`."""
+    minutes = minutes.sort_by("minute_ms")
+    load = load_of(minutes, setup.step_seconds)
+    played_minutes = round(len(load) * setup.step_seconds / 60)
+    if played_minutes < SHORTEST_MINUTES:
         return RESULT.empty_table()
-    topic, keys = table["topic"][0].as_py(), keys_of(table)
-    setup = replace(setup, initial_segments=min(_first_segments(table), setup.max_segments))
+    topic, keys = minutes["topic"][0].as_py(), keys_of(ranges)
+    setup = replace(setup, initial_segments=min(minutes["segments"][0].as_py(), setup.max_segments))
     played = (
         replay(topic, load, each.rule, setup=setup, keys=keys, override=each.fields, label=each.name)[0]
         for each in candidates
     )
     found = [
-        {**each.to_json(), "topic": topic, "policy": each.profile, "minutes": minutes} for each in played
+        {**each.to_json(), "topic": topic, "policy": each.profile, "minutes": played_minutes}
+        for each in played
     ]
     return pa.Table.from_pylist([{name: row[name] for name in RESULT.names} for row in found], schema=RESULT)
 
 
-def load_of(table: pa.Table, step_seconds: float) -> Series:
+def load_of(minutes: pa.Table, step_seconds: float) -> Series:
     """Give the topic's load in equal steps; a minute without a row had none."""
-    minutes = table["minute_ms"].to_numpy() // MINUTE_MS
-    share = table["observed_ms"].to_numpy() / MINUTE_MS
-    by_minute = np.zeros(int(minutes.max() - minutes.min()) + 1)
-    np.add.at(by_minute, minutes - minutes.min(), table["msg_rate_in"].to_numpy() * share)
+    numbers = minutes["minute_ms"].to_numpy() // MINUTE_MS
+    by_minute = np.zeros(int(numbers.max() - numbers.min()) + 1)
+    np.add.at(by_minute, numbers - numbers.min(), minutes["rate"].to_numpy())
     middles = (np.arange(len(by_minute)) + 0.5) * 60
     load: Series = np.interp(np.arange(0.0, len(by_minute) * 60, step_seconds), middles, by_minute)
     return load
 
 
-def keys_of(table: pa.Table) -> KeySpread:
+def keys_of(ranges: pa.Table) -> KeySpread:
     """Give how the load lay in the hash space, from the parts of the segments whose range is known."""
-    ranged = pc.and_(pc.is_valid(table["hash_start"]), pc.is_valid(table["hash_end"]))
-    known = table.filter(pc.and_(ranged, pc.equal(pc.list_value_length(table["mean"]), PARTS)))
-    starts, ends = (known[name].to_numpy().astype(np.int64) for name in ("hash_start", "hash_end"))
-    # As one number: to sort pairs takes 70 times as long, and a tenth of a replay.
-    ranges, of_range = np.unique(starts * KEYSPACE_SIZE + ends, return_inverse=True)
-    means = known["mean"].combine_chunks().flatten().to_numpy().reshape(-1, PARTS)
-    sums = np.zeros((len(ranges), PARTS))
-    np.add.at(sums, of_range, means * known["observed_ms"].to_numpy()[:, None])
     loads = np.zeros(KEYSPACE_SIZE)
-    for number, parts in zip(ranges.tolist(), sums, strict=True):
-        start, end = divmod(number, KEYSPACE_SIZE)
+    for each in ranges.sort_by([("hash_start", "ascending"), ("hash_end", "ascending")]).to_pylist():
+        start, end = each["hash_start"], each["hash_end"]
         part = np.arange(end - start + 1) * PARTS // (end - start + 1)
         widths = np.bincount(part, minlength=PARTS)
-        loads[start : end + 1] += (parts / np.maximum(widths, 1))[part]
+        loads[start : end + 1] += (np.asarray(each["parts"]) / np.maximum(widths, 1))[part]
     if not loads.sum() > 0:
         return uniform()
     return KeySpread("recorded", np.concatenate([[0.0], np.cumsum(loads / loads.sum())]))
-
-
-def _first_segments(table: pa.Table) -> int:
-    """Give how many segments there were in the first minute."""
-    minutes = table["minute_ms"].to_numpy()
-    first = table.slice(0, int((minutes == minutes[0]).sum()))
-    known = [count for count in first["active_segments"].to_pylist() if count]
-    return max(known) if known else len(first)
 
 
 def compare(results: DataFrame) -> DataFrame:
@@ -192,6 +200,7 @@ def run(session: SparkSession, options: argparse.Namespace) -> Result:
 def _run(session: SparkSession, options: argparse.Namespace, recorded: RecordedFiles) -> Result:
     last = options.last_day or options.day
     rows = in_namespace(read_recorded(session, options.history, recorded), options.namespace)
+    rows = rows.select(*_NEEDED).cache()  # it is gone through twice
     candidates = candidates_of(options.profile or RULES, options.policy)
     results = replay_topics(rows, candidates, _setup(options)).cache()
     # Not coalesced: one task would then play all the topics.

@@ -205,10 +205,11 @@ def test_policies_are_replayed_as_the_replay_itself_does(session: SparkSession, 
     assert {policy["policy"]: policy["topics"] for policy in result["policies"]} == dict.fromkeys(rules, 2)
 
 
-def test_recorded_keys_are_where_the_parts_had_them() -> None:
+def test_recorded_keys_are_where_the_parts_had_them(session: SparkSession) -> None:
     rows = [
         *two_segments("public/default/a", 0, (32.0, 0.0)),
         minute("public/default/a", 2, 1, 32.0, hash_start=None, hash_end=None),
     ]
-    keys = policy_replay.keys_of(pa.Table.from_pylist(rows, schema=SCHEMA))
+    recorded = session.createDataFrame(pa.Table.from_pylist(rows, schema=SCHEMA))
+    keys = policy_replay.keys_of(policy_replay.ranges_of(recorded).toArrow())
     assert keys.below[[0, 0x4000, 0x8000, 0x10000]].tolist() == pytest.approx([0, 0.5, 1, 1])
