@@ -10,7 +10,7 @@ from rich.console import Console
 
 from launch.data_directory import RunningServices
 from launch.demo.display import show
-from launch.demo.journey import Journey
+from launch.demo.journey import PREPARING, Journey
 from launch.demo.plan import plan_for
 from launch.demo.report import print_json, print_table, problems_of, result_of
 from launch.demo.streams import STREAMS
@@ -44,7 +44,7 @@ def main(argv: Sequence[str], services: RunningServices) -> int:
     problems = [stopped_by] if stopped_by else list(problems_of(journey, result))
     if options.json:
         print_json(result)
-    else:
+    elif journey.phase != PREPARING:  # else there is nothing to show
         print_table(console, journey.plan.stream, result, url=services.shown[0])
     for problem in problems:
         print(f"error: {problem}", file=sys.stderr)

@@ -17,6 +17,7 @@ from scalable.client import Admin, Endpoint, MessageId, Producer, StreamConsumer
 from scalable.domain.errors import TopicNotFound
 
 SUBSCRIPTION = "demo"
+PREPARING = "preparing"
 PACE_SECONDS = 0.02
 LONGEST_CATCH_UP_SECONDS = 0.2
 PIPELINE_SECONDS = 360.0
@@ -32,7 +33,7 @@ class Journey:
     def __init__(self, plan: Plan, services: RunningServices) -> None:
         self.plan = plan
         self.audit = Audit(plan.events)
-        self.phase = "preparing"
+        self.phase = PREPARING
         self.sent = 0
         self._services = services
         self._topic = plan.stream.topic

@@ -60,11 +60,7 @@ async def test_what_waits_while_its_claim_runs_out_is_the_next_ones_and_nobody_e
     """The answer to a renewal stands in the way of the delivery until another has acknowledged all of it."""
     claims, topic = note_claims(monkeypatch), await ask(make_queue)
     await publish(topic, batch(any_keys(3)))
-    member.flowing.set()
-    await member.open(consumer="a")
-    await member.until(lambda sent: len(sent) > 1)
-    member.flowing.clear()
-    await member.say(Renew(segment_id=0, request_id=1, ranges=[(0, 1)]))
+    await stall(member)
     await member.say(QueueAttach(segment_id=0, permits=3, ack_timeout_ms=LEASE_MS))
     assert (await asyncio.wait_for(claims.get(), 20)).batches
     async with queue_peer(live_node, "b") as other:
@@ -93,6 +89,55 @@ async def test_what_is_late_comes_again_at_once_and_counts_no_delivery(
     await member.until(lambda sent: bool(taken(sent)))
     assert [(each.offset, each.deliveries) for each in taken(member.sent)] == [(0, 1), (1, 1), (2, 1)]
     assert not lags_seconds
+
+
+async def stall(member: StalledPeer) -> None:
+    """Open the member's socket, then let an answer to a renewal stand in the way of all that follows."""
+    member.flowing.set()
+    await member.open(consumer="a")
+    await member.until(lambda sent: len(sent) > 1)
+    member.flowing.clear()
+    await member.say(Renew(segment_id=0, request_id=1, ranges=[(0, 1)]))
+
+
+async def test_what_is_late_comes_back_to_an_idle_member_and_stays_with_it(
+    live_node: LiveNode, member: StalledPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than half of an hour passes in front of the socket, while the member waits for more."""
+    waited_seconds, claims, topic = 0.0, note_claims(monkeypatch), await ask(make_queue)
+    for module in (outbox, queue_reader):
+        monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() + waited_seconds)
+    await publish(topic, batch(any_keys(3)))
+    await stall(member)
+    await member.say(QueueAttach(segment_id=0, permits=100, ack_timeout_ms=LONG_MS))
+    assert (await asyncio.wait_for(claims.get(), 20)).batches
+    assert not (await asyncio.wait_for(claims.get(), 20)).batches
+    waited_seconds = 0.6 * LONG_MS / 1_000
+    member.flowing.set()
+    await member.until(lambda sent: len(taken(sent)) >= 3)
+    async with queue_peer(live_node, "b") as other:
+        await other.attach(ack_timeout_ms=LONG_MS)
+        await other.nothing_comes()
+    assert [(each.offset, each.deliveries) for each in taken(member.sent)] == [(0, 1), (1, 1), (2, 1)]
+
+
+async def test_a_claim_that_followed_one_that_ran_out_is_not_given_back_for_it(
+    live_node: LiveNode, member: StalledPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same member claims again what still waits in front of its socket: that comes once, and is its."""
+    claims, topic = note_claims(monkeypatch), await ask(make_queue)
+    await publish(topic, batch(any_keys(3)))
+    await stall(member)
+    await member.say(QueueAttach(segment_id=0, permits=100, ack_timeout_ms=4 * LEASE_MS))
+    for _ in range(2):
+        while not (await asyncio.wait_for(claims.get(), 20)).batches:
+            pass
+    member.flowing.set()
+    await member.until(lambda sent: len(taken(sent)) >= 3)
+    async with queue_peer(live_node, "b") as other:
+        await other.attach(ack_timeout_ms=LONG_MS)
+        await other.nothing_comes()
+    assert [(each.offset, each.deliveries) for each in taken(member.sent)] == [(0, 2), (1, 2), (2, 2)]
 
 
 async def test_time_in_line_is_no_time_of_a_claim(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.data_directory import RunningServices
-from launch.demo import DEFAULT_EVENTS, parse
+from launch.data_directory import RunningServices, alone
+from launch.demo import DEFAULT_EVENTS, main, parse
 from launch.demo.audit import Audit
 from launch.demo.display import counted
 from launch.demo.events import Event
@@ -74,6 +74,17 @@ async def test_two_demos_with_one_topic_are_not_played_at_once(live_node: LiveNo
         assert not playing.done()
     playing.cancel()
     await asyncio.gather(playing, return_exceptions=True)
+
+
+def test_a_demo_that_did_not_begin_shows_no_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services = RunningServices(("http://127.0.0.1:1",), tmp_path, "", "")
+    with alone(tmp_path / "demo-flights.lock", "another", ""):
+        assert main(["--events", "1000"], services) == 1
+    told = capsys.readouterr()
+    assert "lost" not in told.out
+    assert told.err.startswith("error: a demo with topic://public/default/flights goes on already; wait")
 
 
 async def test_a_topic_that_no_demo_made_is_not_touched(live_node: LiveNode, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Delivers one segment's messages to one consumer of a QUEUE subscription, as long as it has permits."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from scalable.segments.port import ClaimedBatch, ClaimedRange, ClaimResult
 from scalable.services import queues
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import DeliveredRange, QueueDelivery, encode_queue_delivery
+
+logger = logging.getLogger(__name__)
 
 PAGE_BYTES = 1024 * 1024
 MOST_OF_A_LEASE = 1 / 2
@@ -49,7 +52,7 @@ class QueueReader:
         self.task: asyncio.Task[None] | None = None
         self._context = context
         self._permitted = asyncio.Event()
-        self._late: list[ClaimedRange] = []
+        self._returning: set[asyncio.Task[None]] = set()
 
     def grant(self, permits: int) -> None:
         """Allow so many more messages."""
@@ -69,12 +72,12 @@ class QueueReader:
     async def _take_turn(self, gate: SegmentGate) -> bool:
         """Claim once and deliver it; True when the segment is drained."""
         await self._wait_for_permits()
-        await self._give_back_late()
         pages, claimed = self._context.pages, None
         async with gate.turn() as turn:
             # A consumer that does not take what it has must not stand in the way of those behind it.
             if pages.take():
                 try:
+                    await self._late_ones_returned()
                     claimed = await self._claim(turn)
                     turn.result = claimed.result
                 except BaseException:
@@ -84,7 +87,7 @@ class QueueReader:
             await pages.wait()
             return False
         try:
-            await self._deliver_all(claimed.result, claimed.at + self.lease_seconds * MOST_OF_A_LEASE)
+            await self._deliver_all(claimed)
         finally:
             pages.put_back()
         return claimed.result.drained
@@ -93,7 +96,7 @@ class QueueReader:
         """Give back whatever this attachment has claimed, if anything; call it when `run` is over."""
         if not self._may_hold:
             return  # of a socket's thousands of segments most may be idle, and others wait for the rest
-        await self._give_back_late()
+        await self._late_ones_returned()
         await node.call(
             queues.give_back,
             subscription=self._context.subscription,
@@ -140,11 +143,11 @@ class QueueReader:
         self._may_hold = held_before or bool(claimed.result.batches)
         return claimed
 
-    async def _deliver_all(self, result: ClaimResult, deadline: float) -> None:
+    async def _deliver_all(self, claimed: "_Claimed") -> None:
         """Deliver in time: a node that stood still since it claimed may hold what is others' by now."""
-        for batch in result.batches:
-            if monotonic() < deadline:
-                await self._deliver(batch, result.incarnation, deadline)
+        for batch in claimed.result.batches:
+            if monotonic() < claimed.at + self.lease_seconds * MOST_OF_A_LEASE:
+                await self._deliver(batch, claimed)
             else:
                 await self._give_back_ranges(batch.ranges)
 
@@ -158,22 +161,36 @@ class QueueReader:
             count_delivery=False,
         )
 
-    async def _give_back_late(self) -> None:
-        if self._late:
-            late, self._late = self._late, []
-            await self._give_back_ranges(late)
+    def _note_late(self, ranges: Sequence[ClaimedRange], count: int, ends_at: float) -> None:
+        """These waited too long to be sent: others get them at once, and the permits are for the next ones.
 
-    def _note_late(self, ranges: Sequence[ClaimedRange], count: int) -> None:
-        """The node stood still while these waited to be sent; the permits for them are used by the next."""
-        self._late.extend(ranges)
+        A claim that has run out may have been followed by another, of this session too: it is left alone.
+        """
+        if monotonic() < ends_at:
+            returning = asyncio.create_task(self._give_back_ranges(ranges))
+            self._returning.add(returning)
+            returning.add_done_callback(self._returned)
         self.grant(count)
 
-    async def _deliver(self, batch: ClaimedBatch, incarnation: int, deadline: float) -> None:
+    def _returned(self, returning: asyncio.Task[None]) -> None:
+        self._returning.discard(returning)
+        if not returning.cancelled() and returning.exception() is not None:
+            logger.info("Late messages rest until their claims run out: %r", returning.exception())
+
+    async def _late_ones_returned(self) -> None:
+        """Wait for what is on its way back: after a new claim of the same messages it would undo that."""
+        while pending := [each for each in self._returning if not each.done()]:
+            await asyncio.wait(pending)
+
+    async def _deliver(self, batch: ClaimedBatch, claimed: "_Claimed") -> None:
         ranges = tuple(DeliveredRange(*each) for each in batch.ranges)
         count = sum(each.end - each.first for each in ranges)
         self.permits -= count
-        delivery = QueueDelivery(self.segment_id, incarnation, batch.base_offset, ranges, batch.payload)
-        on_late = partial(self._note_late, batch.ranges, count)
+        delivery = QueueDelivery(
+            self.segment_id, claimed.result.incarnation, batch.base_offset, ranges, batch.payload
+        )
+        deadline = claimed.at + self.lease_seconds * MOST_OF_A_LEASE
+        on_late = partial(self._note_late, batch.ranges, count, claimed.at + self.lease_seconds)
         await self._context.deliver(Perishable(encode_queue_delivery(delivery), deadline, on_late))
         sampler.count_out(
             self._context.topic,
