@@ -53,3 +53,6 @@ class Setup:
             value = getattr(self, number.name)
             if not least <= value <= most:
                 raise ValueError(f"{number.name} is {value:g}: it must be from {least:g} to {most:g}")
+        if self.initial_segments > self.max_segments:
+            most = f"max_segments ({self.max_segments})"
+            raise ValueError(f"initial_segments is {self.initial_segments}: it must not be above {most}")

@@ -24,7 +24,16 @@ from spark.history import (
     recorded_files,
     with_readable,
 )
-from spark.jobs import Result, check_namespace, into_option, job_parser, read_day, run_job, yesterday
+from spark.jobs import (
+    Result,
+    check_namespace,
+    into_option,
+    job_parser,
+    read_day,
+    run_job,
+    write_csv,
+    yesterday,
+)
 from spark.report_page import draw, page
 
 SEGMENT_RATE = 10_000.0
@@ -178,7 +187,7 @@ def _report(session: SparkSession, options: argparse.Namespace, recorded: Record
     output = options.into or f"{options.output}/day={options.day}/{options.namespace}".rstrip("/")
     for name, table in tables.items():
         table.coalesce(1).write.mode("overwrite").parquet(f"{output}/{name}.parquet")
-        table.coalesce(1).write.mode("overwrite").csv(f"{output}/{name}.csv", header=True)
+        write_csv(table.coalesce(1), f"{output}/{name}.csv")
     shown = {name: table.limit(HOTTEST).toArrow().to_pylist() for name, table in tables.items()}
     picture = draw(busiest_quarters(minutes, tables["topics"]).toArrow().to_pylist(), options.segment_rate)
     title = f"Load of {options.namespace or 'all topics'} on {options.day}"

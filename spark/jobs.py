@@ -26,7 +26,7 @@ from typing import IO, Any
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from scalable.domain.errors import ScalableError
 from scalable.domain.jobs import FIRST_DAY, parse_day
@@ -113,6 +113,12 @@ def run_job(name: str, options: argparse.Namespace, work: Callable[[SparkSession
     except Cancelled:
         sys.stderr.flush()
         os._exit(CANCELLED)  # what is finalised on the way out might wait behind a call that was interrupted
+
+
+def write_csv(table: DataFrame, path: str) -> None:
+    """Write a CSV that any program reads: quotes within texts are doubled, spaces around them stay."""
+    writer = table.write.mode("overwrite")
+    writer.csv(path, header=True, escape='"', ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False)
 
 
 def take_lock(lock: IO[str], *, seconds: float) -> bool:

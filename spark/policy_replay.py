@@ -38,6 +38,7 @@ from spark.jobs import (
     job_parser,
     read_day,
     run_job,
+    write_csv,
     yesterday,
 )
 
@@ -207,7 +208,7 @@ def _run(session: SparkSession, options: argparse.Namespace, recorded: RecordedF
     ordered = results.repartition(1).sortWithinPartitions("topic", "policy")
     output = options.into or f"{options.output}/{options.namespace or 'all'}/{options.day}-{last}"
     ordered.write.mode("overwrite").parquet(f"{output}/results.parquet")
-    ordered.write.mode("overwrite").csv(f"{output}/results.csv", header=True)
+    write_csv(ordered, f"{output}/results.csv")
     policies = compare(results).orderBy("policy").toArrow().to_pylist()
     unreadable = list(recorded.unreadable)
     return {"results": output, "files": ["results.csv"], "policies": policies, "unreadable": unreadable}
@@ -216,7 +217,10 @@ def _run(session: SparkSession, options: argparse.Namespace, recorded: RecordedF
 def _setup(options: argparse.Namespace) -> Setup:
     """Give the set-up of the replays; raises ValueError for a number out of its bounds."""
     return Setup(
-        capacity=options.capacity, max_segments=options.max_segments, warm_up_seconds=options.warm_up_seconds
+        capacity=options.capacity,
+        initial_segments=1,  # until a topic's own are known
+        max_segments=options.max_segments,
+        warm_up_seconds=options.warm_up_seconds,
     )
 
 

@@ -81,7 +81,7 @@ def _prepare_environment(master: str) -> None:
 def _places(directory: Path, name: str) -> dict[str, str]:
     temporary = _emptied(directory / "temporary" / name)
     homes = {"derby.system.home": directory / "derby", "java.io.tmpdir": temporary}
-    in_java = " ".join(f'-D{option}="{home}"' for option, home in homes.items())
+    in_java = " ".join(f"-D{option}={_quoted(home)}" for option, home in homes.items())
     return {
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
@@ -89,6 +89,12 @@ def _places(directory: Path, name: str) -> dict[str, str]:
         "spark.executor.extraJavaOptions": _SMALL_JVM,
         "spark.executorEnv.PYTHONPATH": str(ROOT),
     }
+
+
+def _quoted(path: Path) -> str:
+    """Write a path as Spark reads it in options for Java."""
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _emptied(place: Path) -> Path:

@@ -15,6 +15,11 @@ def valkey_url(*, directory: Path, port: int) -> str:
     return f"redis://:{kept_secret(directory / 'password')}@{HOST}:{port}/0"
 
 
+def _quoted(path: Path) -> str:
+    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def embedded_valkey(*, directory: Path, port: int = 0, durable: bool = True) -> EmbeddedService:
     """Describe a Valkey whose data lie in `directory`; `durable` keeps queued tasks over a restart."""
     directory.mkdir(parents=True, exist_ok=True)
@@ -25,7 +30,7 @@ def embedded_valkey(*, directory: Path, port: int = 0, durable: bool = True) -> 
         f"bind {HOST}",
         f"port {port}",
         f"requirepass {password}",
-        f'dir "{directory}"',
+        f"dir {_quoted(directory)}",
         f"appendonly {'yes' if durable else 'no'}",
         'save ""',
         "set-proc-title no",

@@ -2,6 +2,7 @@
 
 import itertools
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -83,6 +84,61 @@ async def test_two_hundred_ended_jobs_leave_the_running_one_in_sight(console: Co
     assert await page.locator("#rows progress:visible").count() == 1
     await page.click("#next")
     await page.wait_for_function("() => document.getElementById('page').textContent === '26–50'")
+
+
+RESULTS = {
+    "compaction": ({"days": 1, "files": 7, "unreadable": []}, "1 day, 7 files"),
+    "compaction of nothing": ({"days": 0, "files": 0, "unreadable": []}, "0 days, 0 files"),
+    "compaction beside damaged files": (
+        {"days": 0, "files": 0, "unreadable": ["day=2026-11-19/a.parquet"]},
+        "0 days, 0 files\n1 file could not be read",
+    ),
+    "daily_report": (
+        {"report": "report.html", "files": ["report.html", "topics.csv"], "topics": 0, "unreadable": []},
+        "report.html topics.csv",
+    ),
+    "policy_replay": (
+        {
+            "results": "here",
+            "files": ["results.csv"],
+            "policies": [
+                {"policy": "a", "violation_percent": 0.5, "segments_over_clairvoyant": None, "actions": 3}
+            ],
+            "unreadable": [],
+        },
+        "results.csv\na: violations 0.50 %, – times the least segments, 3 actions",
+    ),
+    "of a kind to come": ({"something": {"else": [None]}}, ""),
+}
+"""What jobs of each kind give, and what the page says of it."""
+
+
+async def test_each_result_that_a_job_may_have_is_shown_and_none_breaks_the_page(console: Console) -> None:
+    await ask(_succeed_with, [result for result, _ in RESULTS.values()])
+    await console.open("/jobs")
+    await console.page.wait_for_function(f"document.querySelectorAll('#rows tr').length === {len(RESULTS)}")
+    shown = await console.page.locator("#rows [data-role=result]").all_inner_texts()
+    assert [each.strip() for each in shown] == [text for _, text in RESULTS.values()]
+    assert await console.page.is_hidden("#banner")
+    assert await console.page.locator("[data-role=cancel]:visible").count() == 0
+
+
+def _succeed_with(results: Sequence[object]) -> None:
+    at = datetime(2026, 11, 20, tzinfo=UTC)
+    SparkJob.objects.bulk_create(
+        SparkJob(
+            id=uuid.uuid4(),
+            kind="compact" if number < 3 else "daily_report",
+            state="SUCCEEDED",
+            options={},
+            actor="somebody",
+            created_at=at - timedelta(minutes=number),
+            started_at=at,
+            ended_at=at,
+            result=result,
+        )
+        for number, result in enumerate(results)
+    )
 
 
 def _end_many(number: int) -> None:

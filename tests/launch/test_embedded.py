@@ -43,6 +43,25 @@ def test_postgres_keeps_its_rows_over_restarts_and_wants_its_password(closed: Pa
     assert stat.S_IMODE((closed / "postgres" / "password").stat().st_mode) == 0o600
 
 
+ODD_NAMES = ["a space", 'a "quote"', "an 'apostrophe'", "a back\\slash", "é", "100% $HOME #1"]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_data_directory_may_have_any_name(tmp_path: Path, name: str) -> None:
+    directory = tmp_path / name
+    servers = (
+        embedded_postgres(directory=directory / "postgres", durable=False),
+        embedded_valkey(directory=directory / "valkey"),
+    )
+    database, queue = servers
+    with running(database.spec, tmp_path), psycopg.connect(database.url) as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
+    with running(queue.spec, tmp_path), redis.Redis.from_url(queue.url) as client:
+        assert client.set("kept", 1)
+        assert client.config_get("dir")["dir"] == str(directory / "valkey")
+    remove_postgres(directory=directory / "postgres")
+
+
 def test_modes_of_the_users_folders_stay_as_they_are(closed: Path) -> None:
     embedded_postgres(directory=closed / "postgres", durable=False)
     assert stat.S_IMODE(closed.stat().st_mode) == 0o700

@@ -173,6 +173,12 @@ def test_a_steady_load_comes_to_rest(spread: str, segments: int, rate: float) ->
     assert found.actions == 0
 
 
+def test_no_replay_begins_with_more_segments_than_there_may_be() -> None:
+    assert Setup(initial_segments=4, max_segments=4).initial_segments == 4
+    with pytest.raises(ValueError, match=r"initial_segments is 5: it must not be above max_segments \(4\)"):
+        Setup(initial_segments=5, max_segments=4)
+
+
 def test_zipf_keys_and_heat_add_up() -> None:
     spread = keys.parse("zipf:1.2")
     assert spread.below[-1] == pytest.approx(1)

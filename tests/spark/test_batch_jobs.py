@@ -1,5 +1,6 @@
 """The batch jobs over a history made by hand: the daily report, compaction, policy replay."""
 
+import csv
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -70,19 +71,36 @@ def test_the_daily_report_finds_what_is_hot_and_wasted(session: SparkSession, tm
     assert (hottest["count"], hottest["error"], hottest["seen"]) == (1_800, 150, 3_000)
     assert (hottest["share_at_least"], hottest["share_at_most"]) == pytest.approx((0.6, 0.65))
     assert hottest["messages"] == pytest.approx(0.6 * 300 * 60 * 30)
-    (csv,) = (output / "topics.csv").glob("*.csv")
-    assert pa.csv.read_csv(csv)["topic"].to_pylist() == [first["topic"], second["topic"]]
+    (file,) = (output / "topics.csv").glob("*.csv")
+    assert pa.csv.read_csv(file)["topic"].to_pylist() == [first["topic"], second["topic"]]
     assert (result["minutesWithData"], result["minutesOfDay"], result["unreadable"]) == (60, 1_440, [])
     hours = pq.read_table(output / "hours.parquet").to_pylist()
     told = [(hour["hour"], hour["minutes_with_data"], hour["topics"]) for hour in hours]
     assert told == [(0, 60, 2), *((hour, 0, 0) for hour in range(1, 24))]
-    (csv,) = (output / "hours.csv").glob("*.csv")
-    assert pa.csv.read_csv(csv)["minutes_with_data"].to_pylist() == [60] + [0] * 23
+    (file,) = (output / "hours.csv").glob("*.csv")
+    assert pa.csv.read_csv(file)["minutes_with_data"].to_pylist() == [60] + [0] * 23
     page = (output / "report.html").read_text()
     assert "60 of the day's 1,440 minutes have data." in page
     assert "topic://public/default/b" in page
     assert "topic://public/other/c" not in page
     assert "data:image/png;base64," in page
+
+
+ODD_TEXTS = ['{"a":1,"b":2}', " spaced ", "a,b", "a line\nand another", 'back\\slash\\"', '"', "", "é"]
+
+
+def test_texts_of_any_kind_are_read_from_the_csv_as_they_were(session: SparkSession, tmp_path: Path) -> None:
+    keys = [{"key": text, "count": 60 + number} for number, text in enumerate(ODD_TEXTS)]
+    row = minute("public/default/we ird'\"é", 0, 0, 100.0, hot_keys=keys, keys_seen=600, keys_error=0)
+    history = record(tmp_path / "history", [row])
+    arguments = ["--day", str(DAY), "--history", str(history), "--output", str(tmp_path / "out")]
+    options = daily_report.parse_options(arguments, {})
+    result = daily_report.report(session.newSession(), options)
+    (file,) = (Path(result["report"]).parent / "keys.csv").glob("*.csv")
+    with file.open(newline="") as lines:
+        found = list(csv.DictReader(lines))
+    assert sorted(each["key"] for each in found) == sorted(ODD_TEXTS)
+    assert {each["topic"] for each in found} == {row["topic"]}
 
 
 def read_day(session: SparkSession, directory: Path, rows: list[Row]) -> DataFrame:

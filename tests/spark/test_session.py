@@ -16,6 +16,13 @@ def test_what_the_jvm_puts_aside_lies_below_the_directory_of_its_session(session
     assert Path(temporary) == local.parent / "temporary" / str(session.sparkContext.appName)
 
 
+def test_options_for_java_hold_paths_of_any_name(tmp_path: Path) -> None:
+    odd = tmp_path / 'a "quoted\\" one'
+    told = _places(odd, "name")["spark.driver.extraJavaOptions"]
+    home = str(odd / "derby").replace("\\", "\\\\").replace('"', '\\"')
+    assert f'-Dderby.system.home="{home}"' in told
+
+
 def test_what_a_former_session_of_the_name_left_is_removed_and_what_others_have_is_not(
     tmp_path: Path,
 ) -> None:

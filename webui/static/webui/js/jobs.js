@@ -123,10 +123,23 @@ function counted({ state, tasks, stages }) {
 function result({ jobId, result: found, error }) {
   if (error) return [element("span", { class: "note", title: error }, error.length > 160 ? `${error.slice(0, 160)}…` : error)];
   if (!found) return [];
-  const files = (found.files ?? []).flatMap((name) => [element("a", { href: `${JOBS}/${jobId}/files/${encodeURIComponent(name)}`, target: name.endsWith(".html") ? "_blank" : null, rel: "noopener" }, name), " "]);
-  const compared = (found.policies ?? []).map((one) => element("div", { class: "note" }, `${one.policy}: violations ${one.violation_percent.toFixed(2)} %, ${one.segments_over_clairvoyant.toFixed(2)} times the least segments, ${one.actions} actions`));
-  const sums = found.files ? [] : [Object.entries(found).map(([name, value]) => `${typeof value === "number" ? rate(value) : value} ${name}`).join(", ")];
-  return [...files, ...compared, ...sums];
+  const written = Array.isArray(found.files) ? found.files : [];  // a compaction counts its files, and writes none to show
+  const files = written.flatMap((name) => [element("a", { href: `${JOBS}/${jobId}/files/${encodeURIComponent(name)}`, target: name.endsWith(".html") ? "_blank" : null, rel: "noopener" }, name), " "]);
+  const compared = (found.policies ?? []).map((one) => element("div", { class: "note" }, `${one.policy}: violations ${hundredths(one.violation_percent)} %, ${hundredths(one.segments_over_clairvoyant)} times the least segments, ${one.actions} actions`));
+  const counts = Object.entries(found).filter(([, value]) => typeof value === "number").map(([name, value]) => numbered(value, name));
+  const sums = written.length ? [] : [counts.join(", ")];
+  const damaged = found.unreadable?.length ? [element("div", { class: "note", title: found.unreadable.join("\n") }, `${numbered(found.unreadable.length, "files")} could not be read`)] : [];
+  return [...files, ...compared, ...sums, ...damaged];
+}
+
+/** @param {number} count @param {string} what in the plural */
+function numbered(count, what) {
+  return `${rate(count)} ${count === 1 ? what.replace(/s$/, "") : what}`;
+}
+
+/** A mean, of which there may be none. @param {number|null} value */
+function hundredths(value) {
+  return value == null ? "–" : value.toFixed(2);
 }
 
 async function cancel(jobId) {
