@@ -116,7 +116,9 @@ RESULTS = {
 async def test_each_result_that_a_job_may_have_is_shown_and_none_breaks_the_page(console: Console) -> None:
     await ask(_succeed_with, [result for result, _ in RESULTS.values()])
     await console.open("/jobs")
-    await console.page.wait_for_function(f"document.querySelectorAll('#rows tr').length === {len(RESULTS)}")
+    await console.page.wait_for_function(
+        "count => document.querySelectorAll('#rows tr').length === count", arg=len(RESULTS)
+    )
     shown = await console.page.locator("#rows [data-role=result]").all_inner_texts()
     assert [each.strip() for each in shown] == [text for _, text in RESULTS.values()]
     assert await console.page.is_hidden("#banner")
