@@ -126,7 +126,7 @@ async def test_what_was_pruned_is_shown_as_such_and_nothing_before_the_topic(wor
     assert await working.page.get_attribute('.segment[data-segment="2"]', "data-state") == "PRUNED"
     assert covers(await place_of(working), hole)
     await working.page.select_option("#span", "3600000")
-    await working.page.wait_for_function(f"({BEGINS_AT})({working.topic('pruned')['createdAtMs']})")
+    await working.page.wait_for_function(BEGINS_AT, arg=working.topic("pruned")["createdAtMs"])
 
 
 async def test_colours_are_those_of_known_loads(working: Console) -> None:
