@@ -13,9 +13,11 @@ import redis
 from launch.embedded import embedded_postgres, embedded_valkey, postgres_url, remove_postgres, valkey_url
 from launch.logs import RotatingLog
 from launch.ports import free_port
-from launch.process import Guard, ManagedProcess, ProcessSpec
+from launch.process import Guard, LaunchError, ManagedProcess, ProcessSpec
 from launch.services import beat_spec, web_spec, worker_spec
 
+LAST_LINES = 60
+"""How much of the log of a process is told that does not start."""
 TOKEN_SECRET = "a token secret that only sandboxes know, of more than 32 bytes"
 
 
@@ -76,7 +78,10 @@ class Sandbox:
         self._log_count += 1
         log = RotatingLog(self.directory / "logs" / f"{spec.name}-{self._log_count}.log", name=spec.name)
         process = self._managed(spec, log)
-        process.start()
+        try:
+            process.start()
+        except LaunchError as error:  # its log goes with the sandbox, and is what tells why
+            raise LaunchError(f"{error.message}\n{process.log.tail(LAST_LINES)}", error.hint) from None
         self._running.append(process)
         return process
 

@@ -12,6 +12,7 @@ import pytest
 from launch import guard as guard_script
 from launch.logs import RotatingLog
 from launch.process import ROOT, Guard, LaunchError, ManagedProcess
+from launch.sandbox import Sandbox
 from tests.launch.children import alive, child, kill_hard, spec, wait_until
 
 SLEEPER = "import time; time.sleep(600)"
@@ -27,6 +28,17 @@ STUBBORN = (
     "pathlib.Path({path!r}).write_text('x')\n"
     "time.sleep(600)\n"
 )
+
+
+def test_a_process_of_a_sandbox_that_does_not_start_tells_what_it_said() -> None:
+    sandbox = Sandbox()
+    try:
+        with pytest.raises(LaunchError, match=r"(?s)ended with status 3.*the cause of it"):
+            sandbox.run(
+                spec("import sys; print('the cause of it', flush=True); sys.exit(3)", ready=lambda: False)
+            )
+    finally:
+        sandbox.stop()
 
 
 def test_ready_waits_for_the_probe(tmp_path: Path) -> None:
