@@ -97,15 +97,13 @@ def candidates_of(profiles: Sequence[str], policies: Mapping[str, Mapping[str, A
     return [*named, *own]
 
 
-def replay_topics(
-    rows: DataFrame, candidates: Sequence[Candidate], setup: Setup, *, tasks: int | None = None
-) -> DataFrame:
+def replay_topics(rows: DataFrame, candidates: Sequence[Candidate], setup: Setup) -> DataFrame:
     """One row for each topic and rule; topics with less than three minutes of history give none.
 
-    Topics are spread over so many tasks, by default several a core. Their number is asked for outright:
+    Topics are spread over several tasks a core. Their number is asked for outright:
     adaptive execution would put small groups into one task, where long replays run one after the other.
     """
-    tasks = tasks or rows.sparkSession.sparkContext.defaultParallelism * TASKS_PER_CORE
+    tasks = rows.sparkSession.sparkContext.defaultParallelism * TASKS_PER_CORE
 
     def play(minutes: pa.Table, ranges: pa.Table) -> pa.Table:
         return replay_topic(minutes, ranges, candidates=candidates, setup=setup)

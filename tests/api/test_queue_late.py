@@ -100,6 +100,16 @@ async def stall(member: StalledPeer) -> None:
     await member.say(Renew(segment_id=0, request_id=1, ranges=[(0, 1)]))
 
 
+async def kept(live_node: LiveNode, member: StalledPeer) -> list[tuple[int, int]]:
+    """Let the member have its three messages, and another nothing: their offsets and deliveries."""
+    member.flowing.set()
+    await member.until(lambda sent: len(taken(sent)) >= 3)
+    async with queue_peer(live_node, "b") as other:
+        await other.attach(ack_timeout_ms=LONG_MS)
+        await other.nothing_comes()
+    return [(each.offset, each.deliveries) for each in taken(member.sent)]
+
+
 async def test_what_is_late_comes_back_to_an_idle_member_and_stays_with_it(
     live_node: LiveNode, member: StalledPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,12 +123,7 @@ async def test_what_is_late_comes_back_to_an_idle_member_and_stays_with_it(
     assert (await asyncio.wait_for(claims.get(), 20)).batches
     assert not (await asyncio.wait_for(claims.get(), 20)).batches
     waited_seconds = 0.6 * LONG_MS / 1_000
-    member.flowing.set()
-    await member.until(lambda sent: len(taken(sent)) >= 3)
-    async with queue_peer(live_node, "b") as other:
-        await other.attach(ack_timeout_ms=LONG_MS)
-        await other.nothing_comes()
-    assert [(each.offset, each.deliveries) for each in taken(member.sent)] == [(0, 1), (1, 1), (2, 1)]
+    assert await kept(live_node, member) == [(0, 1), (1, 1), (2, 1)]
 
 
 async def test_a_claim_that_followed_one_that_ran_out_is_not_given_back_for_it(
@@ -132,12 +137,7 @@ async def test_a_claim_that_followed_one_that_ran_out_is_not_given_back_for_it(
     for _ in range(2):
         while not (await asyncio.wait_for(claims.get(), 20)).batches:
             pass
-    member.flowing.set()
-    await member.until(lambda sent: len(taken(sent)) >= 3)
-    async with queue_peer(live_node, "b") as other:
-        await other.attach(ack_timeout_ms=LONG_MS)
-        await other.nothing_comes()
-    assert [(each.offset, each.deliveries) for each in taken(member.sent)] == [(0, 2), (1, 2), (2, 2)]
+    assert await kept(live_node, member) == [(0, 2), (1, 2), (2, 2)]
 
 
 async def test_time_in_line_is_no_time_of_a_claim(

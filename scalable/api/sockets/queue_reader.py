@@ -145,9 +145,10 @@ class QueueReader:
 
     async def _deliver_all(self, claimed: "_Claimed") -> None:
         """Deliver in time: a node that stood still since it claimed may hold what is others' by now."""
+        deadline = claimed.at + self.lease_seconds * MOST_OF_A_LEASE
         for batch in claimed.result.batches:
-            if monotonic() < claimed.at + self.lease_seconds * MOST_OF_A_LEASE:
-                await self._deliver(batch, claimed)
+            if monotonic() < deadline:
+                await self._deliver(batch, claimed, deadline)
             else:
                 await self._give_back_ranges(batch.ranges)
 
@@ -164,7 +165,7 @@ class QueueReader:
     def _note_late(self, ranges: Sequence[ClaimedRange], count: int, ends_at: float) -> None:
         """These waited too long to be sent: others get them at once, and the permits are for the next ones.
 
-        A claim that has run out may have been followed by another, of this session too: it is left alone.
+        A claim that has run out may have been followed by another, of this reader too: it is left alone.
         """
         if monotonic() < ends_at:
             returning = asyncio.create_task(self._give_back_ranges(ranges))
@@ -182,14 +183,13 @@ class QueueReader:
         while pending := [each for each in self._returning if not each.done()]:
             await asyncio.wait(pending)
 
-    async def _deliver(self, batch: ClaimedBatch, claimed: "_Claimed") -> None:
+    async def _deliver(self, batch: ClaimedBatch, claimed: "_Claimed", deadline: float) -> None:
         ranges = tuple(DeliveredRange(*each) for each in batch.ranges)
         count = sum(each.end - each.first for each in ranges)
         self.permits -= count
         delivery = QueueDelivery(
             self.segment_id, claimed.result.incarnation, batch.base_offset, ranges, batch.payload
         )
-        deadline = claimed.at + self.lease_seconds * MOST_OF_A_LEASE
         on_late = partial(self._note_late, batch.ranges, count, claimed.at + self.lease_seconds)
         await self._context.deliver(Perishable(encode_queue_delivery(delivery), deadline, on_late))
         sampler.count_out(
