@@ -279,6 +279,10 @@ class Backoff:
         self._attempts = 0
         self.last_error = None
 
+    def hasten(self, limit_seconds: float) -> None:
+        """Wait no longer than this from the next attempt on."""
+        self._limit = min(self._limit, limit_seconds)
+
     @asynccontextmanager
     async def within(self, seconds: float, *others: Backoff) -> AsyncIterator[None]:
         """Bound a wait; raises ConnectionLost with the last failure of the attempts, or TimeoutError.

@@ -44,6 +44,10 @@ from scalable.wire.frames import (
 DEFAULT_PREFETCH_MESSAGES = 1_000
 LEAVE_SECONDS = 5.0
 """How long the leave may take, in addition to what is made durable before it."""
+LEAVE_PAUSE_SECONDS = 1.0
+"""The longest wait between attempts to leave: the next leader must hear of it in time."""
+CLOSE_LEFT = 1000
+"""How the server closes once a leave is a fact."""
 
 
 class Member(Receiver[Message]):
@@ -124,13 +128,16 @@ class Member(Receiver[Message]):
     async def close(self, timeout_seconds: float = 10.0) -> None:
         """Make durable what is done and leave the subscription, so that others take over at once.
 
-        What is not durable within that time is delivered again; it leaves all the same, which may take a
-        little longer.
+        What is not durable within that time is delivered again; it leaves all the same, which may take 5 s
+        longer. While nobody leads the topic it waits for the next leader. When that comes too late, its place
+        is kept for the grace period, as after a crash.
         """
+        now = asyncio.get_running_loop().time
+        deadline = now() + timeout_seconds + min(timeout_seconds, LEAVE_SECONDS)
         try:
             if self._failure is None and self._task is not None:
                 await self._finish_within(timeout_seconds)
-                await self._leave(self._task, min(timeout_seconds, LEAVE_SECONDS))
+                await self._leave(self._task, deadline - now())
         except (ConnectionLost, SubscriptionNotFound) as error:
             logger.info("consumer %s left without goodbye: %s", self.name, error)
         finally:
@@ -145,10 +152,11 @@ class Member(Receiver[Message]):
 
     async def _leave(self, session: asyncio.Task[None], seconds: float) -> None:
         self._leaving = True
+        self._backoff.hasten(LEAVE_PAUSE_SECONDS)
         self._pulse()
         _, waiting = await asyncio.wait([session], timeout=seconds)
         if waiting:
-            logger.info("consumer %s left without an answer", self.name)
+            logger.warning("consumer %s: nobody took its leave; its place is kept for the grace", self.name)
 
     async def _stop(self) -> None:
         self._leaving = True
@@ -202,14 +210,16 @@ class Member(Receiver[Message]):
         except NotLeader as elsewhere:
             self._leader_url = elsewhere.url
             raise
+        self._said_goodbye = False
         try:
             await connection.send(self._registration())
             await first_to_end(self._take_frames(connection), self._report(connection))
         except NotLeader as elsewhere:
             self._leader_url = elsewhere.url
             raise
-        except ConnectionLost:
-            if not self._said_goodbye:
+        except ConnectionLost as lost:
+            # Any other end may have come before the leave was a fact: the next leader is told again.
+            if not self._said_goodbye or lost.close_code != CLOSE_LEFT:
                 raise
         finally:
             await connection.close()

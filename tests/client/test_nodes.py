@@ -10,6 +10,7 @@ import pytest
 from launch.ports import free_port
 from scalable.client import Admin, ConnectionLost, Endpoint, Producer, StreamConsumer
 from scalable.domain.errors import TopicExists
+from tests.api.peers import eventually
 from tests.client.proxy import Relay
 from tests.processes import LiveNode, ProcessFactory
 
@@ -120,6 +121,32 @@ async def test_producer_and_consumers_go_on_when_the_node_they_speak_to_is_kille
             consumer.acknowledge(message)
             found.add(message.value)
         await consumer.flush()
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_leave_while_the_leader_dies_is_told_to_the_next(
+    processes: ProcessFactory, end: signal.Signals
+) -> None:
+    """The next one leads after 7 s; who stays has all segments then, not after the grace of a minute."""
+    slow = {**QUICK, "SCALABLE_NODE_TIMEOUT_SECONDS": "7"}
+    leader, other = processes.node(**slow), processes.node(**slow)
+    urls, token = [leader.url, other.url], leader.admin_token
+    with Admin(leader.url, token) as admin:
+        admin.create_topic(TOPIC, initial_segments=2)
+    async with StreamConsumer(urls, TOPIC, "s", token, name="stays") as stays:
+        leaves = StreamConsumer(urls, TOPIC, "s", token, name="leaves")
+        await leaves.start()
+        await owns(stays, 1)
+        leader.process.send_signal(end)
+        await leaves.close()
+        await owns(stays, 2)
+
+
+async def owns(consumer: StreamConsumer, count: int) -> None:
+    async def look() -> bool:
+        return len(consumer.owned_segments) == count
+
+    await eventually(look)
 
 
 async def test_a_consumer_without_a_leader_reads_and_acknowledges_at_another_node(
