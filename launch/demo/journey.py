@@ -94,6 +94,7 @@ class Journey:
         self.phase = "reading the rest"
         await self._until_all_consumed()
         await self._wait_for_scaling()
+        await self._wait_for_a_report()
         self.phase = "done"
 
     async def _trickle(self, producer: Producer, events: Iterator[Event]) -> None:
@@ -195,6 +196,16 @@ class Journey:
         sight = self.observer.sight
         await self.observer.until(
             lambda: sight.merges >= MERGES_WANTED, timeout_seconds=MERGE_SECONDS, what="a merge by load"
+        )
+
+    async def _wait_for_a_report(self) -> None:
+        """Where Spark measures already, a short run is over before its own topic was measured."""
+        self.phase = "waiting for a load report"
+        sight = self.observer.sight
+        await self.observer.until(
+            lambda: bool(sight.load_reports),
+            timeout_seconds=PIPELINE_SECONDS,
+            what="a load report of its own",
         )
 
 

@@ -17,10 +17,14 @@ from launch.ports import free_port
 from launch.process import ROOT
 from tests.browser.conftest import CHROMIUM
 from tests.journeys.witness import watch_topic
+from tests.launch.test_instance import Launched, launched
 from tests.launch.test_tls import LOCAL, Authority
+
+__all__ = ["launched"]
 
 EVENTS = 6_000
 FEW_EVENTS = 500
+FEWER_EVENTS = 1
 OF_THE_TESTS = {
     *("DATABASE_URL", "REDIS_URL", "SCALABLE_DATA_DIR", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"),
 }
@@ -81,6 +85,19 @@ def test_a_stream_of_flights_splits_and_merges_its_topic_while_a_browser_shows_i
         assert not seen.reloaded
         assert len(seen.segments) >= 1 + 2 * 3
         assert "split" in seen.marks
+
+
+def test_a_short_run_where_spark_measures_already_has_a_report_of_its_own(launched: Launched) -> None:
+    """The first run waits for Spark's start; the second is over before its topic was measured."""
+    launched.start(without="--no-demo")
+    for events in (FEW_EVENTS, FEWER_EVENTS):
+        with (launched.data / "progress").open("w+") as progress:
+            run = start_demo(launched.data, progress, events=events)
+            output, _ = run.communicate()
+            assert run.returncode == 0, (launched.data / "progress").read_text()[-4_000:]
+        result = json.loads(output)
+        assert result["produced"] == result["consumed"] == events
+        assert result["load_reports"] >= 1
 
 
 def test_everything_shows_an_encrypted_node_its_certificate(tmp_path: Path) -> None:
