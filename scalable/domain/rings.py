@@ -58,3 +58,16 @@ def layers(now_ms: int) -> Iterator[Layer]:
     ends = [None, *starts[:-1]]
     for ring, start, end in reversed(list(zip(RINGS, starts, ends, strict=True))):
         yield Layer(ring, start, end)
+
+
+def lived_ms(observed_ms: int, *, start_ms: int, width_ms: int, created_ms: int, sealed_ms: int) -> int:
+    """Give how much of what was observed of a tile lies before its segment was sealed.
+
+    Observing goes on until the end of the minute of the seal, or as far as a running minute is told.
+    """
+    if not start_ms <= sealed_ms < start_ms + width_ms:
+        return observed_ms
+    until_ms = sealed_ms - sealed_ms % MINUTE_MS + MINUTE_MS
+    if width_ms == MINUTE_MS:
+        until_ms = min(until_ms, max(start_ms, created_ms) + observed_ms)
+    return max(0, observed_ms - max(0, until_ms - sealed_ms))

@@ -1,7 +1,8 @@
 """What the load pipeline reports and what is read of it (PIP-483, Load reporting)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import Any
 
 from django.conf import settings
@@ -11,7 +12,7 @@ from scalable import announce
 from scalable.domain.errors import InvalidParameter, LoadReportUnreadable, TopicNotFound
 from scalable.domain.load import LoadRecord, SegmentRates, is_material, stale_after_seconds
 from scalable.domain.names import TopicName
-from scalable.domain.rings import COARSER, MINUTE_MS, MINUTES, layers
+from scalable.domain.rings import COARSER, MINUTE_MS, MINUTES, layers, lived_ms
 from scalable.services.policies import resolve
 from scalable.store import evaluations, rings, topics
 from scalable.store import loads as store
@@ -160,8 +161,8 @@ def topic_loads(*, name: TopicName) -> TopicLoads:
 def tiles(*, name: TopicName, from_ms: int, to_ms: int) -> Sequence[Tile]:
     """The tiles of a topic that begin in a span, both ends included, ascending; at most the newest 20,000.
 
-    Each moment is told by the finest ring that still has it.
-    Raises TopicNotFound, InvalidParameter.
+    Each moment is told by the finest ring that still has it. The mean of a segment that was sealed meanwhile
+    is over the time until then, or what was hot would look cold. Raises TopicNotFound, InvalidParameter.
     """
     for parameter, value in (("fromMs", from_ms), ("toMs", to_ms)):
         if not 0 <= value <= MAX_TIME_MS:
@@ -170,7 +171,28 @@ def tiles(*, name: TopicName, from_ms: int, to_ms: int) -> Sequence[Tile]:
             )
     incarnation = _find(name).incarnation
     told = layers(milliseconds(database_now()))
-    return rings.read_layers(incarnation, told, from_ms=from_ms, to_ms=to_ms, limit=MAX_TILES_READ)
+    found = rings.read_layers(incarnation, told, from_ms=from_ms, to_ms=to_ms, limit=MAX_TILES_READ)
+    lives = store.lives_of_sealed(incarnation, {tile.segment_id for tile in found})
+    return [
+        _until_sealed(tile, *lives[tile.segment_id]) if tile.segment_id in lives else tile for tile in found
+    ]
+
+
+def _until_sealed(tile: Tile, created_ms: int, sealed_ms: int) -> Tile:
+    """The same messages over the segment's life; no mean above its largest rate, which is of one interval."""
+    lived = lived_ms(
+        tile.observed_ms,
+        start_ms=tile.minute_ms,
+        width_ms=tile.span_minutes * MINUTE_MS,
+        created_ms=created_ms,
+        sealed_ms=sealed_ms,
+    )
+    fullest = max(
+        (mean / peak for mean, peak in zip(tile.mean, tile.peak, strict=True) if peak > 0), default=0.0
+    )
+    over_ms = min(tile.observed_ms, max(lived, ceil(tile.observed_ms * fullest), 1))
+    factor = tile.observed_ms / over_ms
+    return replace(tile, mean=tuple(mean * factor for mean in tile.mean), observed_ms=over_ms)
 
 
 def _find(name: TopicName) -> TopicPolicies:

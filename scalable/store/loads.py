@@ -140,6 +140,18 @@ def newest_watermark_ms() -> int | None:
     return None if newest is None else milliseconds(newest)
 
 
+def lives_of_sealed(topic_id: int, segment_ids: Collection[int]) -> dict[int, tuple[int, int]]:
+    """When those of a topic's segments were created and sealed, in ms, that are sealed or pruned."""
+    wanted = Q(topic_id=topic_id, segment_id__in=segment_ids, sealed_at__isnull=False)
+    return {
+        segment_id: (milliseconds(created_at), milliseconds(sealed_at))
+        for model in (PrunedSegment, Segment)
+        for segment_id, created_at, sealed_at in model.objects.filter(wanted).values_list(
+            "segment_id", "created_at", "sealed_at"
+        )
+    }
+
+
 def observed_minutes(minutes: Collection[tuple[SegmentRef, int]]) -> dict[tuple[SegmentRef, int], int]:
     """For how many ms each of the minutes was observed that have a one-minute tile, by segment and start."""
     rows = LoadTile.objects.filter(

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from django.db import connection
 
-from scalable.domain.rings import HOURS, MINUTES, RINGS, TENS, layers
-from scalable.models import LoadTile
-from scalable.services import loads
+from scalable.domain.operations import OperationKind
+from scalable.domain.rings import HOURS, MINUTES, RINGS, TENS, layers, lived_ms
+from scalable.models import LoadTile, Segment
+from scalable.services import loads, pruning
 from scalable.services.topics import TopicView
 from scalable.store.clock import database_now, milliseconds, moment
-from tests.topology import make_topic
+from tests.services.ageing import keep
+from tests.topology import drive, make_topic, request
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
@@ -48,6 +50,61 @@ def test_the_layers_cover_the_past_once(offset_ms: int) -> None:
 
 def test_a_ring_holds_a_bounded_number_of_tiles() -> None:
     assert sum((ring.kept_ms + HOUR_MS) // ring.width_ms for ring in RINGS) == 180 + 294 + 721
+
+
+@pytest.mark.parametrize(
+    ("observed", "start", "width", "created", "sealed", "lived"),
+    [
+        pytest.param(60_000, 0, 1, -9_000, 10_000, 10_000, id="the minute of the seal"),
+        pytest.param(30_000, 0, 1, -9_000, 10_000, 10_000, id="a minute that runs"),
+        pytest.param(8_000, 0, 1, -9_000, 10_000, 8_000, id="told until before the seal"),
+        pytest.param(58_000, 0, 1, 2_000, 10_000, 8_000, id="created in it as well"),
+        pytest.param(60_000, 0, 1, -9_000, 60_000, 60_000, id="sealed after it"),
+        pytest.param(60_000, 0, 1, -9_000, -1, 60_000, id="sealed before it"),
+        pytest.param(180_000, 0, 10, -9_000, 130_000, 130_000, id="a coarser one"),
+        pytest.param(1_000, 0, 10, -9_000, 130_000, 0, id="a coarser one of little"),
+    ],
+)
+def test_a_life_ends_at_its_seal(
+    observed: int, start: int, width: int, created: int, sealed: int, lived: int
+) -> None:
+    day = 24 * HOUR_MS
+    found = lived_ms(
+        observed,
+        start_ms=day + start,
+        width_ms=width * MINUTE_MS,
+        created_ms=day + created,
+        sealed_ms=day + sealed,
+    )
+    assert found == lived
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("burst", "over_ms"), [(1_000_000, None), (2, 30_000)], ids=["steady", "in a moment"]
+)
+@pytest.mark.parametrize("is_pruned", [False, True], ids=["kept", "pruned"])
+def test_what_was_hot_until_it_was_sealed_does_not_look_cold(
+    burst: float, over_ms: int | None, is_pruned: bool
+) -> None:
+    """The same messages, over its life in the minute; and no more than the largest rate of an interval."""
+    topic = make_topic("hot-until-sealed", segments=1)
+    drive(request(OperationKind.SPLIT, topic))
+    sealed = Segment.objects.get(topic_id=topic.incarnation, segment_id=0)
+    assert sealed.sealed_at is not None
+    minute_ms = milliseconds(sealed.sealed_at) // MINUTE_MS * MINUTE_MS
+    sealed.created_at = moment(minute_ms - HOUR_MS)
+    sealed.save(update_fields=["created_at"])
+    body = reported(topic, minute_ms, 1.0) | {"max": [burst * (part + 1) for part in range(32)]}
+    loads.report_tiles(tiles=[body])
+    if is_pruned:
+        keep(topic, 0)
+        assert pruning.prune_topic(incarnation=topic.incarnation) == (0,)
+    (tile,) = loads.tiles(name=topic.name, from_ms=minute_ms, to_ms=minute_ms)
+    lived = milliseconds(sealed.sealed_at) - minute_ms
+    assert tile.observed_ms == (max(lived, over_ms) if over_ms else max(lived, 1))
+    np.testing.assert_allclose(np.array(tile.mean) * tile.observed_ms, 60_000 * np.arange(1, 33))
+    assert row(topic, 1, minute_ms).observed_ms == 60_000, "the autoscaler reads what was reported"
 
 
 @pytest.mark.django_db(transaction=True)

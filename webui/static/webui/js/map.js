@@ -355,7 +355,7 @@ export class Map {
     sealed.style.background = SEALED_COLOUR;
     place.append(element("span", {}, "merge threshold or below ", bar, " split threshold or above"),
       element("span", {}, element("span", { class: "hatch" }), " load unknown"),
-      element("span", {}, sealed, " sealed"),
+      element("span", {}, sealed, " sealed, no load told"),
       element("span", {}, element("span", { class: "hatch pruned" }), " pruned"),
       element("span", {}, element("b", { class: "split" }, "◀"), " split   ", element("b", { class: "merge" }, "▶"), " merge   ", element("b", { class: "rebucket" }, "◆"), " rebucket"),
       element("span", {}, "Drag: zoom in · Ctrl + wheel: zoom · R: reset"));
