@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scalable.domain.errors import SubscriptionNotFound, TopicDeleted
-from scalable.domain.names import TopicName
+from scalable.domain.names import TopicName, validate_part
 from scalable.wire.frames import PROTOCOL_VERSION, Hello
 
 
@@ -14,6 +14,7 @@ class Membership:
     """A consumer of a subscription, and the lives of the topic's and the subscription's name, once told.
 
     All sockets of a consumer share it, so that none joins what was made under these names since.
+    Raises InvalidName for names that no consumer or subscription can have.
     """
 
     consumer: str
@@ -21,6 +22,10 @@ class Membership:
     subscription: str
     incarnation: int | None = None
     subscription_id: int | None = None
+
+    def __post_init__(self) -> None:
+        validate_part(self.consumer, "consumer")
+        validate_part(self.subscription, "subscription")
 
     def hello(self) -> Hello:
         """Give the frame that opens a socket: it names what is known, which is then joined or nothing."""

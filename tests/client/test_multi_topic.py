@@ -13,9 +13,13 @@ import pytest
 
 from scalable.client import (
     Admin,
+    CheckpointConsumer,
+    KeySharedConsumer,
     MultiTopicQueueConsumer,
     MultiTopicStreamConsumer,
     Producer,
+    QueueConsumer,
+    StreamConsumer,
     SyncMultiTopicQueueConsumer,
     SyncMultiTopicStreamConsumer,
 )
@@ -307,3 +311,29 @@ def test_options_that_no_topic_takes_are_refused_at_once() -> None:
         MultiTopicStreamConsumer(url, "a/b", "s", token, prefetch_messages=0)
     with pytest.raises(ValueError, match="ack_timeout"):
         MultiTopicQueueConsumer(url, "a/b", "s", token, ack_timeout_seconds=0.0)
+
+
+def member_of_group(url: str, topic: str, group: str, token: str, *, name: str = "c") -> CheckpointConsumer:
+    return CheckpointConsumer(url, topic, token, group=group, name=name)
+
+
+@pytest.mark.parametrize("bad", ["a/b", "a\n", "..", "x" * 256])
+@pytest.mark.parametrize(
+    ("kind", "of"),
+    [
+        (MultiTopicStreamConsumer, "a/b"),
+        (MultiTopicQueueConsumer, "a/b"),
+        (StreamConsumer, "topic://a/b/c"),
+        (QueueConsumer, "topic://a/b/c"),
+        (KeySharedConsumer, "topic://a/b/c"),
+        (member_of_group, "topic://a/b/c"),
+    ],
+)
+def test_names_that_no_consumer_can_have_are_refused_at_once(
+    kind: Callable[..., Any], of: str, bad: str
+) -> None:
+    for subscription, name in ((bad, "c"), ("s", bad)):
+        with pytest.raises(InvalidName):
+            kind("http://localhost", of, subscription, "token", name=name)
+    with pytest.raises(InvalidName):
+        kind("http://localhost", of, "", "token")
