@@ -63,11 +63,13 @@ def layers(now_ms: int) -> Iterator[Layer]:
 def lived_ms(observed_ms: int, *, start_ms: int, width_ms: int, created_ms: int, sealed_ms: int) -> int:
     """Give how much of what was observed of a tile lies before its segment was sealed.
 
-    Observing goes on until the end of the minute of the seal, or as far as a running minute is told.
+    Observing goes on until the end of the minute of the seal, or as far as a running minute is told; and in
+    later minutes in which what was left in it is read.
     """
     if not start_ms <= sealed_ms < start_ms + width_ms:
         return observed_ms
+    born_ms = max(start_ms, created_ms)
     until_ms = sealed_ms - sealed_ms % MINUTE_MS + MINUTE_MS
     if width_ms == MINUTE_MS:
-        until_ms = min(until_ms, max(start_ms, created_ms) + observed_ms)
-    return max(0, observed_ms - max(0, until_ms - sealed_ms))
+        until_ms = min(until_ms, born_ms + observed_ms)
+    return max(0, min(observed_ms - max(0, until_ms - sealed_ms), sealed_ms - born_ms))

@@ -187,8 +187,10 @@ def _until_sealed(tile: Tile, created_ms: int, sealed_ms: int) -> Tile:
         created_ms=created_ms,
         sealed_ms=sealed_ms,
     )
+    # A report may say anything: a mean above its largest rate, too.
     fullest = max(
-        (mean / peak for mean, peak in zip(tile.mean, tile.peak, strict=True) if peak > 0), default=0.0
+        (min(1.0, mean / peak) for mean, peak in zip(tile.mean, tile.peak, strict=True) if peak > 0),
+        default=0.0,
     )
     over_ms = min(tile.observed_ms, max(lived, ceil(tile.observed_ms * fullest), 1))
     factor = tile.observed_ms / over_ms

@@ -63,6 +63,8 @@ def test_a_ring_holds_a_bounded_number_of_tiles() -> None:
         pytest.param(60_000, 0, 1, -9_000, -1, 60_000, id="sealed before it"),
         pytest.param(180_000, 0, 10, -9_000, 130_000, 130_000, id="a coarser one"),
         pytest.param(1_000, 0, 10, -9_000, 130_000, 0, id="a coarser one of little"),
+        pytest.param(600_000, 0, 10, -9_000, 130_000, 130_000, id="read later"),
+        pytest.param(420_000, 0, 10, 100_000, 130_000, 30_000, id="created in it and read later"),
     ],
 )
 def test_a_life_ends_at_its_seal(
@@ -81,7 +83,9 @@ def test_a_life_ends_at_its_seal(
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize(
-    ("burst", "over_ms"), [(1_000_000, None), (2, 30_000)], ids=["steady", "in a moment"]
+    ("burst", "over_ms"),
+    [(1_000_000, None), (2, 30_000), (1e-310, 60_000)],
+    ids=["steady", "in a moment", "a largest rate below the mean"],
 )
 @pytest.mark.parametrize("is_pruned", [False, True], ids=["kept", "pruned"])
 def test_what_was_hot_until_it_was_sealed_does_not_look_cold(
