@@ -162,6 +162,17 @@ class LeaderMemory:
                 session.connection, session.disconnected_at = None, self._clock()
                 await self._remove(led, key)
 
+    async def leave_grace(self, led: Led, key: SessionKey) -> None:
+        """End the session of a consumer at the word of who had it with a former leader, if nobody has it now.
+
+        Raises TermSuperseded.
+        """
+        if self.state(led.leader.incarnation, key) is not SessionState.GRACE:
+            return
+        async with self._holding(led, key) as session:
+            if session.connection is None:  # while the lock was awaited, somebody may have come back
+                await self._remove(led, key)
+
     @asynccontextmanager
     async def _holding(self, led: Led, key: SessionKey) -> AsyncIterator[Session]:
         """Hold the lock of the session that is remembered: one that ended while it was awaited is not."""

@@ -212,8 +212,12 @@ class Member(Receiver[Message]):
             raise
         self._said_goodbye = False
         try:
-            await connection.send(self._registration())
-            await first_to_end(self._take_frames(connection), self._report(connection))
+            if self._leaving and self._membership.subscription_id:
+                # To register would end a successor that has the name by now.
+                await first_to_end(self._take_frames(connection), self._say_goodbye(connection))
+            else:
+                await connection.send(self._registration())
+                await first_to_end(self._take_frames(connection), self._report(connection))
         except NotLeader as elsewhere:
             self._leader_url = elsewhere.url
             raise
@@ -256,6 +260,9 @@ class Member(Receiver[Message]):
             await self._give_up_segments(connection)
             await changed.wait()
         await self._say_farewell(connection)
+        await self._say_goodbye(connection)
+
+    async def _say_goodbye(self, connection: Connection) -> None:
         await connection.send(Leave())
         self._said_goodbye = True
         # The server closes once the leave is a fact; to close first could end the session before it is.

@@ -15,9 +15,19 @@ from scalable.services import subscriptions
 from scalable.services.topics import TopicView
 from scalable.store import subscriptions as store
 from scalable.store.subscriptions import SubscriptionView
-from scalable.wire.frames import Assignment, ErrorFrame, Leave, Register, Released, Welcome, encode
+from scalable.wire.frames import (
+    PROTOCOL_VERSION,
+    Assignment,
+    ErrorFrame,
+    Hello,
+    Leave,
+    Register,
+    Released,
+    Welcome,
+    encode,
+)
 from tests.api.members import CONTROL, Member, member, version
-from tests.api.peers import ask, eventually, socket
+from tests.api.peers import ask, eventually, raw_socket, socket
 from tests.api.stalled import StalledPeer
 from tests.topology import make_topic
 
@@ -175,6 +185,39 @@ async def test_a_leave_that_is_followed_at_once_by_the_end_of_the_connection_cou
         await b.next_assignment()
         await b.until_owned(0, 1, 2, 3)
         await eventually(lambda: are_registered(topic, "b"))
+
+
+async def test_a_leave_for_the_session_of_a_former_leader_ends_a_grace_and_nobody_who_is_here(
+    processes: ProcessFactory, topic: TopicView
+) -> None:
+    """It registers nothing: that would take the session of a successor of the name."""
+    node = processes.node(**LONG_GRACE)
+    async with member(node, "b") as b:
+        async with member(node, "a") as a:
+            await share(b, a)
+            await leave_from_elsewhere(node, a)
+            await nothing_is_pushed(a, 0.5)
+            a.peer.connection.transport.abort()
+
+        async def left() -> bool:
+            await leave_from_elsewhere(node, a)
+            return await are_registered(topic, "b")
+
+        await eventually(left)
+        await b.until_owned(0, 1, 2, 3)
+        await leave_from_elsewhere(node, a)
+        await nothing_is_pushed(b, 0.5)
+
+
+async def leave_from_elsewhere(node: LiveNode, left: Member) -> None:
+    """Leave on a new socket, which knows what the member was told and registers nothing."""
+    told = left.assignment
+    async with raw_socket(node, CONTROL) as peer:
+        known = {"incarnation": told.incarnation, "subscription_id": told.subscription_id}
+        await peer.send(Hello(protocol=PROTOCOL_VERSION, consumer="a", **known))
+        await peer.expect(Welcome)
+        await peer.send(Leave())
+        assert await peer.close_code() == 1000
 
 
 async def are_registered(topic: TopicView, *names: str) -> bool:

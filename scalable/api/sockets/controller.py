@@ -247,9 +247,16 @@ class ControllerSocket(FollowingSocket):
         return self._led, self._subscription
 
     async def _leave(self) -> None:
-        """Leave, if there is something to leave and it is this socket's; then close."""
+        """Leave, if there is something to leave and it is this socket's; then close.
+
+        Who registered with a leader that is gone leaves here without coming back: that would end a successor.
+        """
         if self._led is not None:
             await node.leader.leave(self._led, self._key, self)
+        elif self._known_subscription_id:
+            led = await node.leader.lead(self.topic, node_id=node.id)
+            if self._known_incarnation in {None, led.leader.incarnation}:
+                await node.leader.leave_grace(led, (self._known_subscription_id, self.consumer))
         self.end()
 
     async def _follow_assignment(self, led: Led, subscription: SubscriptionView) -> None:
