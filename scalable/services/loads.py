@@ -187,6 +187,8 @@ def _until_sealed(tile: Tile, created_ms: int, sealed_ms: int) -> Tile:
         created_ms=created_ms,
         sealed_ms=sealed_ms,
     )
+    if lived == tile.observed_ms:
+        return tile
     # A report may say anything: a mean above its largest rate, too.
     fullest = max(
         (min(1.0, mean / peak) for mean, peak in zip(tile.mean, tile.peak, strict=True) if peak > 0),

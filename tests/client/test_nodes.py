@@ -142,17 +142,14 @@ async def test_a_leave_while_the_leader_dies_is_told_to_the_next(
         await owns(stays, 2)
 
 
-async def test_who_leaves_late_does_not_end_a_successor_of_its_name(processes: ProcessFactory) -> None:
+async def test_who_leaves_late_does_not_end_a_successor_of_its_name(nodes: list[LiveNode]) -> None:
     """Both wait for the next leader; whoever comes to it first, the one that stays has its place."""
-    leader, other = processes.node(**QUICK), processes.node(**QUICK)
-    urls, token = [leader.url, other.url], leader.admin_token
-    with Admin(leader.url, token) as admin:
-        admin.create_topic(TOPIC, initial_segments=2)
+    urls, token = [node.url for node in nodes], nodes[0].admin_token
     async with StreamConsumer(urls, TOPIC, "s", token, name="stays") as stays:
         former = StreamConsumer(urls, TOPIC, "s", token, name="again")
         await former.start()
         await owns(stays, 1)
-        leader.process.send_signal(signal.SIGKILL)
+        nodes[0].process.send_signal(signal.SIGKILL)
         closing = asyncio.create_task(former.close())
         async with StreamConsumer(urls, TOPIC, "s", token, name="again") as successor:
             await closing
