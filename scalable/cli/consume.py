@@ -32,6 +32,8 @@ from scalable.domain.errors import ScalableError
 from scalable.domain.names import TopicName
 
 TYPES = ("stream", "key-shared", "queue", "checkpoint")
+INTERRUPTED_SECONDS = 10.0  # who presses Ctrl-C does not wait for a node that is not there
+
 AnyConsumer = (
     StreamConsumer
     | KeySharedConsumer
@@ -138,20 +140,28 @@ async def _read(
                 _raise_trouble(consumer)
                 break
             except asyncio.CancelledError:  # by Ctrl-C: what was printed does not come again
-                await _keep_place(consumer)
+                await _keep_place(consumer, min(session.timeout_seconds, INTERRUPTED_SECONDS))
                 raise
             session.output.event(*_shown(message))
             if acknowledge and not isinstance(consumer, CheckpointConsumer):
                 consumer.acknowledge(message)
             read += 1
-        await _keep_place(consumer)
+        await _keep_place(consumer, session.timeout_seconds)
     return read
 
 
-async def _keep_place(consumer: AnyConsumer) -> None:
-    """Commit what a checkpoint group has read; others acknowledged it, and make it durable as they close."""
-    if isinstance(consumer, CheckpointConsumer):
-        await consumer.commit(consumer.checkpoint())
+async def _keep_place(consumer: AnyConsumer, timeout_seconds: float) -> None:
+    """Commit what a checkpoint group has read; others acknowledged it, and make it durable as they close.
+
+    Raises ConnectionLost when no node answers in time.
+    """
+    if not isinstance(consumer, CheckpointConsumer):
+        return
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await consumer.commit(consumer.checkpoint())
+    except TimeoutError:
+        raise ConnectionLost(1006, "no answer in time: what was printed last will come again") from None
 
 
 def _raise_trouble(consumer: AnyConsumer, *, only_final: bool = False) -> None:

@@ -149,6 +149,7 @@ def lives_of_sealed(topic_id: int, segment_ids: Collection[int]) -> dict[int, tu
         for segment_id, created_at, sealed_at in model.objects.filter(wanted).values_list(
             "segment_id", "created_at", "sealed_at"
         )
+        if sealed_at is not None
     }
 
 

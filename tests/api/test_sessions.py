@@ -213,8 +213,13 @@ async def leave_from_elsewhere(node: LiveNode, left: Member) -> None:
     """Leave on a new socket, which knows what the member was told and registers nothing."""
     told = left.assignment
     async with raw_socket(node, CONTROL) as peer:
-        known = {"incarnation": told.incarnation, "subscription_id": told.subscription_id}
-        await peer.send(Hello(protocol=PROTOCOL_VERSION, consumer="a", **known))
+        hello = Hello(
+            protocol=PROTOCOL_VERSION,
+            consumer="a",
+            incarnation=told.incarnation,
+            subscription_id=told.subscription_id,
+        )
+        await peer.send(hello)
         await peer.expect(Welcome)
         await peer.send(Leave())
         assert await peer.close_code() == 1000
