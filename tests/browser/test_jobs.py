@@ -102,11 +102,13 @@ RESULTS = {
             "results": "here",
             "files": ["results.csv"],
             "policies": [
-                {"policy": "a", "violation_percent": 0.5, "segments_over_clairvoyant": None, "actions": 3}
+                {"policy": "a", "violation_percent": 0.5, "segments_over_clairvoyant": None, "actions": 3},
+                {"policy": "b", "violation_percent": 0, "segments_over_clairvoyant": 1.5, "actions": 1},
             ],
             "unreadable": [],
         },
-        "results.csv\na: violations 0.50 %, – times the least segments, 3 actions",
+        "results.csv\na: violations 0.50 %, – times the least segments, 3 actions\n"
+        "b: violations 0.00 %, 1.50 times the least segments, 1 action",
     ),
     "of a kind to come": ({"something": {"else": [None]}}, ""),
 }

@@ -125,7 +125,7 @@ function result({ jobId, result: found, error }) {
   if (!found) return [];
   const written = Array.isArray(found.files) ? found.files : [];  // a compaction counts its files, and writes none to show
   const files = written.flatMap((name) => [element("a", { href: `${JOBS}/${jobId}/files/${encodeURIComponent(name)}`, target: name.endsWith(".html") ? "_blank" : null, rel: "noopener" }, name), " "]);
-  const compared = (found.policies ?? []).map((one) => element("div", { class: "note" }, `${one.policy}: violations ${hundredths(one.violation_percent)} %, ${hundredths(one.segments_over_clairvoyant)} times the least segments, ${one.actions} actions`));
+  const compared = (found.policies ?? []).map((one) => element("div", { class: "note" }, `${one.policy}: violations ${hundredths(one.violation_percent)} %, ${hundredths(one.segments_over_clairvoyant)} times the least segments, ${numbered(one.actions, "actions")}`));
   const counts = Object.entries(found).filter(([, value]) => typeof value === "number").map(([name, value]) => numbered(value, name));
   const sums = written.length ? [] : [counts.join(", ")];
   const damaged = found.unreadable?.length ? [element("div", { class: "note", title: found.unreadable.join("\n") }, `${numbered(found.unreadable.length, "files")} could not be read`)] : [];
