@@ -28,6 +28,7 @@ from scalable.client import (
     StreamConsumer,
 )
 from scalable.client.connection import RETRIABLE_ERRORS
+from scalable.client.time_limit import time_limit
 from scalable.domain.errors import ScalableError
 from scalable.domain.names import TopicName
 
@@ -158,7 +159,7 @@ async def _keep_place(consumer: AnyConsumer, timeout_seconds: float) -> None:
     if not isinstance(consumer, CheckpointConsumer):
         return
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with time_limit(timeout_seconds):
             await consumer.commit(consumer.checkpoint())
     except TimeoutError:
         raise ConnectionLost(1006, "no answer in time: what was printed last will come again") from None

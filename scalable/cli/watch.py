@@ -16,6 +16,7 @@ from scalable.cli.topics import topic_argument
 from scalable.cli.tree import draw
 from scalable.cli.values import SPAN
 from scalable.client import Endpoint, Topology, TopologyWatch
+from scalable.client.time_limit import time_limit
 from scalable.domain.names import TopicName
 
 
@@ -53,7 +54,7 @@ class Follower:
         """Show every change until so long after the first layout, or until the topic is gone."""
         async with self._watch as watch:
             with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
+                async with time_limit(seconds):
                     await (self._print_each(watch) if self._streams else self._draw_each(watch))
 
     @property

@@ -16,6 +16,7 @@ from websockets.typing import Subprotocol
 
 from scalable.client.endpoint import Endpoint as Endpoint
 from scalable.client.endpoint import Urls as Urls
+from scalable.client.time_limit import time_limit
 from scalable.domain.errors import (
     Forbidden,
     Internal,
@@ -120,7 +121,7 @@ class Connection:
     async def greet(self, hello: Hello) -> Welcome:
         """Send hello and wait for the welcome; raises what the server answers instead."""
         await self.send(hello)
-        async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
+        async with time_limit(OPEN_TIMEOUT_SECONDS):
             frame = await self.receive()
         if isinstance(frame, ErrorFrame):
             error = error_of(frame)
@@ -134,7 +135,7 @@ class Connection:
 
     async def _wait_for_close(self) -> None:
         """Let the close say what an error means that this client does not know; raises what it says."""
-        async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
+        async with time_limit(OPEN_TIMEOUT_SECONDS):
             await self.receive()
 
     async def send(self, frame: Frame) -> None:
@@ -191,7 +192,7 @@ class Connection:
     async def close(self) -> None:
         """Say goodbye and close the socket; never raises, and takes a few seconds at most."""
         with suppress(Exception):
-            async with asyncio.timeout(CLOSE_TIMEOUT_SECONDS):
+            async with time_limit(CLOSE_TIMEOUT_SECONDS):
                 await self._send(encode(Close()))
         await self._socket.close()
 
@@ -290,7 +291,7 @@ class Backoff:
         `others` count the attempts of what is waited for inside, whose own bound may end with this one.
         """
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 yield
         except TimeoutError as error:
             failures = (each.last_error for each in (self, *others) if each.last_error is not None)

@@ -10,6 +10,7 @@ from scalable.client.admin import Admin
 from scalable.client.connection import Backoff, Urls, least_pause_seconds, logger
 from scalable.client.producer import Producer
 from scalable.client.queue_inbox import QueueMessage
+from scalable.client.time_limit import time_limit
 from scalable.domain.errors import BatchInvalid, BatchTooLarge, MessageTooLarge, TopicExists, TopicNotFound
 from scalable.domain.names import TopicName
 
@@ -59,7 +60,7 @@ class DeadLetters:
                 wait_seconds = least_pause_seconds(error) + backoff.next_seconds()
                 logger.warning("dead letter to %s: %s; again in %.2f s", self.topic, error, wait_seconds)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(wait_seconds):
+                    async with time_limit(wait_seconds):
                         await self._ended.wait()
             else:
                 return True

@@ -24,6 +24,7 @@ from scalable.client.inbox import Inbox, Message
 from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.client.receiver import Receiver
+from scalable.client.time_limit import time_limit
 from scalable.domain.errors import (
     GenerationSuperseded,
     NotLeader,
@@ -145,7 +146,7 @@ class Member(Receiver[Message]):
 
     async def _finish_within(self, seconds: float) -> None:
         try:
-            async with asyncio.timeout(seconds):
+            async with time_limit(seconds):
                 await self._finish()
         except TimeoutError:  # answers may stand behind megabytes of deliveries, but not the leave
             logger.info("consumer %s: not all that is done became durable", self.name)

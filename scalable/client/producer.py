@@ -29,6 +29,7 @@ from scalable.client.outbox import Outbox, Settled
 from scalable.client.outgoing import MessageLimits, MessageOptions, Numbering, codec_of, make_entry
 from scalable.client.room import Room
 from scalable.client.starting import require_new
+from scalable.client.time_limit import time_limit
 from scalable.client.topology import Topology, TopologyWatch, with_successors
 from scalable.domain.errors import (
     PermitsExceeded,
@@ -220,10 +221,9 @@ class Producer:
         last = next(reversed(self._undelivered), None)
         self._outbox.urge(_now())
         self._wake.set()
-        async with asyncio.timeout(timeout_seconds):
+        async with time_limit(timeout_seconds):
             while last is not None and self._is_before(last) and self._failure is None:
-                delivered = self._delivered
-                await delivered.wait()
+                await self._delivered.wait()
         if self._failure is not None:
             raise self._failure
 
@@ -286,7 +286,7 @@ class Producer:
         due = self._outbox.next_due(now) if self._outbox.in_flight_count < permits else None
         wait_seconds = None if due is None else max(0.0, due - now)
         with suppress(TimeoutError):
-            async with asyncio.timeout(wait_seconds):
+            async with time_limit(wait_seconds):
                 await self._wake.wait()
 
     def _encode(self, batch: Batch) -> bytes:

@@ -15,6 +15,7 @@ from scalable.client.queue_inbox import QueueInbox, QueueMessage
 from scalable.client.queue_link import QueueLink
 from scalable.client.receiver import Receiver
 from scalable.client.subscription_admin import Edge
+from scalable.client.time_limit import time_limit
 from scalable.client.topology import Topology, TopologyWatch
 from scalable.domain.checkpoint import Checkpoint
 from scalable.domain.errors import SubscriptionNotFound, TopicDeleted, TopicNotFound
@@ -161,7 +162,7 @@ class QueueConsumer(Receiver[QueueMessage]):
         """Make acknowledgements durable and give back what the application did not settle."""
         try:
             if self._failure is None and self._serving:
-                async with asyncio.timeout(timeout_seconds):
+                async with time_limit(timeout_seconds):
                     await self._finish_burying()
                     await self.flush()
                     self._leaving = True

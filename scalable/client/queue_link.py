@@ -20,6 +20,7 @@ from scalable.client.connection import (
 from scalable.client.membership import Membership
 from scalable.client.prefetch import Prefetch
 from scalable.client.queue_inbox import QueueInbox, QueueSegment
+from scalable.client.time_limit import time_limit
 from scalable.domain.errors import CursorSought, PositionInvalid, SegmentNotFound
 from scalable.wire.frames import (
     Detached,
@@ -124,7 +125,7 @@ class QueueLink:
             for segment in self._inbox.share_of(self._socket):
                 await self._attend(connection, segment, renew=renew)
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, self._renew_at - _now())):
+                async with time_limit(max(0.0, self._renew_at - _now())):
                     await self._wake.wait()
                     await asyncio.sleep(GATHERING_SECONDS)
         self._inbox.give_back_waiting(self._socket)

@@ -10,6 +10,7 @@ from typing import Generic, Self, TypeVar
 
 from scalable.client.connection import ConnectionLost
 from scalable.client.starting import require_new
+from scalable.client.time_limit import time_limit
 
 MessageKind = TypeVar("MessageKind")
 
@@ -64,7 +65,7 @@ class Receiver(ABC, Generic[MessageKind]):
         message = self._take_message()
         if message is not None:
             return message
-        async with asyncio.timeout(timeout_seconds):
+        async with time_limit(timeout_seconds):
             while (message := self._take_message()) is None:
                 self._raise_failure()
                 await self._changed.wait()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Generic, Self, TypeVar
 
 from scalable.client.connection import Backoff, ConnectionLost, Endpoint, keep_running, logger
+from scalable.client.time_limit import time_limit
 
 State = TypeVar("State")
 News = TypeVar("News")
@@ -74,7 +75,7 @@ class Watch(Generic[State]):
 
         Raises what ended the watch, which may be an error of its callback; TimeoutError.
         """
-        async with asyncio.timeout(timeout_seconds):
+        async with time_limit(timeout_seconds):
             while True:
                 changed = self._changed
                 state = self._state()

@@ -51,6 +51,16 @@ def test_the_product_speaks_of_itself_alone() -> None:
     clean(complaint for source in text_files() for complaint in rules.forbidden_words(source))
 
 
+def test_clients_bound_their_waits_in_clean_ups_too(python: list[Source]) -> None:
+    """See `time_limit`: `asyncio.timeout` does not before Python 3.11.3."""
+    clean(
+        f"{source.path}: asyncio.timeout in place of time_limit"
+        for source in python
+        if source.path.startswith(("scalable/client/", "scalable/cli/")) and "asyncio.timeout(" in source.text
+        if not source.path.endswith("/time_limit.py")
+    )
+
+
 def test_no_link_is_kept() -> None:
     """A link to somewhere else is broken in every clone; a checkout replaces what stands in its place."""
     listed = subprocess.run(
