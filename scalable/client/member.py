@@ -76,7 +76,7 @@ class Member(Receiver[Message]):
         self._links: dict[str, tuple[ConsumeLink, asyncio.Task[None]]] = {}
         self._backoff = Backoff()
         self._task: asyncio.Task[None] | None = None
-        self._said_goodbye = False
+        self._closing = self._said_goodbye = False
 
     # What each kind of member does in its own way
 
@@ -133,6 +133,7 @@ class Member(Receiver[Message]):
         longer. While nobody leads the topic it waits for the next leader. When that comes too late, its place
         is kept for the grace period, as after a crash.
         """
+        self._closing = True
         now = asyncio.get_running_loop().time
         deadline = now() + timeout_seconds + min(timeout_seconds, LEAVE_SECONDS)
         try:
@@ -213,9 +214,9 @@ class Member(Receiver[Message]):
             raise
         self._said_goodbye = False
         try:
-            if self._leaving and self._membership.subscription_id:
-                # To register would end a successor that has the name by now.
-                await first_to_end(self._take_frames(connection), self._say_goodbye(connection))
+            if self._closing and self._membership.subscription_id:
+                # To register would end a successor that has the name by now; to acknowledge needs none.
+                await first_to_end(self._take_frames(connection), self._leave_in_time(connection))
             else:
                 await connection.send(self._registration())
                 await first_to_end(self._take_frames(connection), self._report(connection))
@@ -261,6 +262,12 @@ class Member(Receiver[Message]):
             await self._give_up_segments(connection)
             await changed.wait()
         await self._say_farewell(connection)
+        await self._say_goodbye(connection)
+
+    async def _leave_in_time(self, connection: Connection) -> None:
+        """Leave once all that is done is durable, without having come back."""
+        while not self._leaving:
+            await self._changed.wait()
         await self._say_goodbye(connection)
 
     async def _say_goodbye(self, connection: Connection) -> None:

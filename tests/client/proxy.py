@@ -50,6 +50,10 @@ class Relay:
         self._shut = tuple(request.encode() for request in requests)
         self.cut()
 
+    def let_in(self, *but: str) -> None:
+        """Reset new connections that ask for one of these alone, and leave the others as they are."""
+        self._shut = tuple(request.encode() for request in but)
+
     def hold(self) -> None:
         """Let nothing come back from the node until `let_go`."""
         self._open.clear()

@@ -157,6 +157,64 @@ async def test_who_leaves_late_does_not_end_a_successor_of_its_name(nodes: list[
             await owns(stays, 1)
 
 
+async def test_who_still_makes_acknowledgements_durable_does_not_end_a_successor_either(
+    processes: ProcessFactory,
+) -> None:
+    """It finds the next leader before it can acknowledge there, and after its successor."""
+    first = processes.node(**QUICK)
+    token = first.admin_token
+    with Admin(first.url, token) as admin:
+        admin.create_topic(TOPIC)
+    async with Controlled(first.url) as relay:
+        former = StreamConsumer(relay.url, TOPIC, "s", token, name="again")
+        await former.start()
+        async with Producer(first.url, TOPIC, token) as producer:
+            await producer.send("key", b"one")
+        message = await former.receive(timeout_seconds=60)
+        relay.shut("/consume/", "/controller/")
+        first.process.send_signal(signal.SIGKILL)
+        former.acknowledge(message)
+        closing = asyncio.create_task(former.close(60))
+        second = processes.node(**QUICK)
+        relay.target_url = second.url
+        async with StreamConsumer(second.url, TOPIC, "s", token, name="again") as successor:
+            relay.let_in("/consume/")
+            await relay.controlled.wait()
+            relay.let_in()
+            await closing
+            async with Producer(second.url, TOPIC, token) as producer:
+                await producer.send("key", b"two")
+            await reads(successor, b"two")
+            with pytest.raises(TimeoutError):  # what had ended it would be raised
+                await successor.receive(timeout_seconds=0.2)
+
+
+class Controlled(Relay):
+    """Tells when a controller's session had its first frame from the node, since the relay was shut last."""
+
+    def __init__(self, target_url: str) -> None:
+        super().__init__(target_url)
+        self.controlled = asyncio.Event()
+        self._asked = False
+
+    def shut(self, *requests: str) -> None:
+        super().shut(*requests)
+        self._asked = False
+        self.controlled.clear()
+
+    def passed(self, data: bytes, *, answers: bool) -> None:
+        self._asked |= b"/controller/" in data
+        if answers and self._asked and b"101 Switching" not in data:
+            self.controlled.set()
+
+
+async def reads(consumer: StreamConsumer, value: bytes) -> None:
+    """Read until a value comes; what a former one did not acknowledge may come before it."""
+    while (message := await consumer.receive(timeout_seconds=60)).value != value:
+        consumer.acknowledge(message)
+    consumer.acknowledge(message)
+
+
 async def owns(consumer: StreamConsumer, count: int) -> None:
     async def look() -> bool:
         return len(consumer.owned_segments) == count
