@@ -48,7 +48,9 @@ class SessionState(StrEnum):
 
 
 class Connection(Protocol):
-    """A socket that holds a consumer's session."""
+    """A socket that holds a consumer's session; `session_id` is the peer's name for it, "" if it has none."""
+
+    session_id: str
 
     def fail(self, error: BaseException) -> None:
         """Tell the peer why, and close."""
@@ -61,6 +63,10 @@ class Session:
     connection: Connection | None = None
     disconnected_at: float = 0.0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def is_left(self, session_id: str) -> bool:
+        """Tell whether nobody has it, or only a connection of the same peer."""
+        return self.connection is None or (session_id != "" and self.connection.session_id == session_id)
 
 
 @dataclass(slots=True)
@@ -155,22 +161,22 @@ class LeaderMemory:
 
         If that fails, its grace period still ends it. Raises TermSuperseded.
         """
-        if not self.holds(led, key, connection):
-            return
-        async with self._holding(led, key) as session:
-            if session.connection is connection:  # while the lock was awaited, somebody may have come back
-                session.connection, session.disconnected_at = None, self._clock()
-                await self._remove(led, key)
+        await self._end(led, key, lambda session: session.connection is connection)
 
-    async def leave_grace(self, led: Led, key: SessionKey) -> None:
-        """End the session of a consumer at the word of who had it with a former leader, if nobody has it now.
+    async def leave_former(self, led: Led, key: SessionKey, *, session_id: str) -> None:
+        """End the session of a consumer at the word of who had it on a connection that broke for the peer.
 
-        Raises TermSuperseded.
+        This node need not know that: the `session_id` tells it from a successor's. Raises TermSuperseded.
         """
-        if self.state(led.leader.incarnation, key) is not SessionState.GRACE:
+        await self._end(led, key, lambda session: session.is_left(session_id))
+
+    async def _end(self, led: Led, key: SessionKey, may_end: Callable[[Session], bool]) -> None:
+        session = led.sessions.get(key)
+        if session is None or not may_end(session):
             return
         async with self._holding(led, key) as session:
-            if session.connection is None:  # while the lock was awaited, somebody may have come back
+            if may_end(session):  # while the lock was awaited, somebody may have come back
+                session.connection, session.disconnected_at = None, self._clock()
                 await self._remove(led, key)
 
     @asynccontextmanager

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, field
 
 from scalable.domain.errors import SubscriptionNotFound, TopicDeleted
 from scalable.domain.names import TopicName, validate_part
@@ -13,7 +14,8 @@ from scalable.wire.frames import PROTOCOL_VERSION, Hello
 class Membership:
     """A consumer of a subscription, and the lives of the topic's and the subscription's name, once told.
 
-    All sockets of a consumer share it, so that none joins what was made under these names since.
+    All sockets of a consumer share it, so that none joins what was made under these names since; `session_id`
+    tells them from those of a namesake.
     Raises InvalidName for names that no consumer or subscription can have.
     """
 
@@ -22,6 +24,7 @@ class Membership:
     subscription: str
     incarnation: int | None = None
     subscription_id: int | None = None
+    session_id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
         validate_part(self.consumer, "consumer")
@@ -32,6 +35,7 @@ class Membership:
         return Hello(
             protocol=PROTOCOL_VERSION,
             client="python",
+            session_id=self.session_id,
             consumer=self.consumer,
             incarnation=self.incarnation,
             subscription_id=self.subscription_id,

@@ -146,7 +146,7 @@ TOKEN_SUBPROTOCOL_PREFIX = "bearer."
 
 
 class Hello(Frame, frozen=True, tag="hello"):
-    """Client: opens the session; `session_id` is the client's name for it and comes back in pushed frames.
+    """Client: opens the session; `session_id` is the client's name for it and comes back in a watch's frames.
 
     A producer or consumer that comes back names the `incarnation` of the topic that it knows: of another one
     it hears that its own is gone, and leaves no message and makes no subscription there. A consumer also

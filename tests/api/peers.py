@@ -109,11 +109,17 @@ async def raw_socket(node: LiveNode, path: str, *, token: str | None = None) -> 
 
 @asynccontextmanager
 async def socket(
-    node: LiveNode, path: str, *, producer: str | None = None, consumer: str | None = None
+    node: LiveNode,
+    path: str,
+    *,
+    producer: str | None = None,
+    consumer: str | None = None,
+    session_id: str = "",
 ) -> AsyncIterator[Peer]:
     """Open a socket and say hello."""
+    hello = Hello(protocol=PROTOCOL_VERSION, producer=producer, consumer=consumer, session_id=session_id)
     async with raw_socket(node, path) as peer:
-        await peer.send(Hello(protocol=PROTOCOL_VERSION, producer=producer, consumer=consumer))
+        await peer.send(hello)
         yield peer
 
 

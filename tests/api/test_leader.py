@@ -45,6 +45,7 @@ class Connection:
     """A socket that notes why it was closed."""
 
     error: BaseException | None = None
+    session_id = ""
 
     def fail(self, error: BaseException) -> None:
         self.error = error

@@ -209,12 +209,28 @@ async def test_a_leave_for_the_session_of_a_former_leader_ends_a_grace_and_nobod
         await nothing_is_pushed(b, 0.5)
 
 
-async def leave_from_elsewhere(node: LiveNode, left: Member) -> None:
+async def test_a_leave_ends_the_peers_own_session_on_a_connection_that_only_the_peer_knows_to_be_broken(
+    processes: ProcessFactory, topic: TopicView
+) -> None:
+    """A namesake's session, of another id, stays."""
+    node = processes.node(**LONG_GRACE)
+    async with member(node, "b") as b, member(node, "a", session_id="mine") as a:
+        await share(b, a)
+        for session_id in ("", "another"):
+            await leave_from_elsewhere(node, a, session_id=session_id)
+        await nothing_is_pushed(a, 0.5)
+        await leave_from_elsewhere(node, a, session_id="mine")
+        assert await are_registered(topic, "b")
+        await b.until_owned(0, 1, 2, 3)
+
+
+async def leave_from_elsewhere(node: LiveNode, left: Member, *, session_id: str = "") -> None:
     """Leave on a new socket, which knows what the member was told and registers nothing."""
     told = left.assignment
     async with raw_socket(node, CONTROL) as peer:
         hello = Hello(
             protocol=PROTOCOL_VERSION,
+            session_id=session_id,
             consumer="a",
             incarnation=told.incarnation,
             subscription_id=told.subscription_id,

@@ -72,12 +72,14 @@ class ControllerSocket(FollowingSocket):
         self._told: tuple[object, ...] | None = None
         self._handler: asyncio.Task[None] | None = None
         self._leaving = False
+        self.session_id = ""
         self._known_incarnation: int | None = None
         self._known_subscription_id: int | None = None
 
     async def opened(self, hello: Hello) -> None:
         """Name the consumer; nothing is registered yet."""
         self.consumer = validate_part(hello.consumer or "", "consumer")
+        self.session_id = hello.session_id
         self._known_incarnation = hello.incarnation
         self._known_subscription_id = hello.joined_subscription_id
         self.incarnation = hello.incarnation or 0
@@ -249,14 +251,15 @@ class ControllerSocket(FollowingSocket):
     async def _leave(self) -> None:
         """Leave, if there is something to leave and it is this socket's; then close.
 
-        Who registered with a leader that is gone leaves here without coming back: that would end a successor.
+        Who registered on a connection that broke leaves here without coming back: that would end a successor.
         """
         if self._led is not None:
             await node.leader.leave(self._led, self._key, self)
         elif self._known_subscription_id:
             led = await node.leader.lead(self.topic, node_id=node.id)
             if self._known_incarnation in {None, led.leader.incarnation}:
-                await node.leader.leave_grace(led, (self._known_subscription_id, self.consumer))
+                key = (self._known_subscription_id, self.consumer)
+                await node.leader.leave_former(led, key, session_id=self.session_id)
         self.end()
 
     async def _follow_assignment(self, led: Led, subscription: SubscriptionView) -> None:
