@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scalable.domain.load import SegmentRates
 
 SLOT_MS = 100
+EVERY_MS = 1_000
 MINUTE_MS = 60_000
 PARTS = 32
 AXES = ("msgIn", "bytesIn", "msgOut", "bytesOut")
@@ -33,17 +34,19 @@ def make_messages(
 ) -> list[Message]:
     """Messages of some nodes, about one a second each, in the order of their times.
 
-    Segments get hot, cold and idle; a segment that falls idle on a node gets one sample of zeros there.
+    Segments get hot, cold and idle; a segment that falls idle on a node gets one sample of zeros there. A
+    sample begins where its node's last message ended: what lies before that may be late by then.
     """
     messages = []
     for node in nodes:
         busy: set[int] = set()
         at_ms = start_ms
         for sequence in range(seconds):
-            at_ms += 1000 + random.choice([-SLOT_MS, 0, 0, SLOT_MS])
+            interval_ms = EVERY_MS + random.choice([-SLOT_MS, 0, 0, SLOT_MS])
+            at_ms += interval_ms
             active = {number for number in range(len(refs)) if random.random() < 0.8}
             samples = [
-                _sample(random, refs[number], 1000, window_ms, busy=number in active)
+                _sample(random, refs[number], interval_ms, window_ms, busy=number in active)
                 for number in sorted(active | busy)
             ]
             busy = active
@@ -159,6 +162,7 @@ def _sample(
         "incarnation": ref[1],
         "segmentId": ref[2],
         "intervalMs": interval_ms,
+        "everyMs": EVERY_MS,
         "windowMs": window_ms,
         "msgIn": sum(parts),
         "bytesIn": sum(parts) * 100,

@@ -18,6 +18,7 @@ from spark.recent import minute_of
 from spark.state import RETENTION_MS, VERSION, LoadState, LoadUpdate, decode_state, encode_state
 from tests.spark.oracle import (
     MINUTE_MS,
+    SLOT_MS,
     Message,
     Oracle,
     Ref,
@@ -86,6 +87,18 @@ def test_rates_and_tiles_are_the_oracles(seed: int, cuts: list[int]) -> None:
         assert expected is not None
         np.testing.assert_allclose(tiles[segment_id, ended]["mean"], expected[0])
         np.testing.assert_allclose(tiles[segment_id, ended]["max"], expected[1])
+
+
+def test_a_minute_is_the_oracles_wherever_it_ends_between_messages_and_steps() -> None:
+    for offset_ms in range(0, MINUTE_MS, SLOT_MS):
+        messages = make_messages(Random(4), refs=REFS[:1], start_ms=START_MS + offset_ms, seconds=65)
+        updates = steps(LoadState(), messages, list(range(0, len(messages), 20)))
+        tiles = {tile["minuteMs"]: tile for update in updates for tile in update.tiles}
+        oracle, watermark_ms = Oracle(messages, REFS[0][1:]), expected_watermark(messages)
+        for ended in range(START_MS, watermark_ms - MINUTE_MS + 1, MINUTE_MS):
+            expected = oracle.tile(ended, watermark_ms)
+            assert expected is not None
+            np.testing.assert_allclose(tiles[ended]["mean"], expected[0])
 
 
 @settings(max_examples=20)
