@@ -189,6 +189,7 @@ async def test_a_leave_that_is_followed_at_once_by_the_end_of_the_connection_cou
 
         await eventually(was_registered)  # `b` may hear nothing of it: what it has may be as before
         await eventually(lambda: are_registered(topic, "b"))
+        assert await owners(topic) == dict.fromkeys(range(4), "b")
 
 
 async def generation(topic: TopicView) -> int:
