@@ -204,16 +204,17 @@ TEMPLATES = [
     },
 ]
 
-# The pool serves the executor's threads, which keep theirs, and Django's request threads. Without
-# DATABASE_URL there is nothing to serve: a pool would only make tooling wait for a server that is not there.
+# A pool serves the executor's threads, which keep theirs, and Django's request threads: with a smaller one
+# for the segments, the threads that come late would never get a connection. Without DATABASE_URL there is
+# nothing to serve: a pool would only make tooling wait for a server that is not there.
+_pool_size = SCALABLE_EXECUTOR_THREADS + SCALABLE_REQUEST_CONNECTIONS
 DATABASES = {
     "default": _database(
-        _database_url or "postgresql://127.0.0.1/scalable",
-        pool_size=SCALABLE_EXECUTOR_THREADS + SCALABLE_REQUEST_CONNECTIONS if _database_url else 0,
+        _database_url or "postgresql://127.0.0.1/scalable", pool_size=_pool_size if _database_url else 0
     ),
 }
 if _segments_database_url:
-    DATABASES["segments"] = _database(_segments_database_url, pool_size=4)
+    DATABASES["segments"] = _database(_segments_database_url, pool_size=_pool_size)
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
