@@ -220,7 +220,8 @@ class Subscription(models.Model):
 
     A CHECKPOINT group is a subscription whose cursors are what its last commit needs kept; those that do not
     `holds_pruning` lose data that retention lets go. Commits of checkpoints from before its last restore,
-    which made `restored_generation`, are refused.
+    which made `restored_generation`, are refused. `moving_since` is set while cursors outside this database
+    are moved.
     """
 
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="subscriptions")
@@ -233,6 +234,7 @@ class Subscription(models.Model):
     restored_generation = models.BigIntegerField(default=0)
     assignment_generation = models.BigIntegerField(default=0)
     created_at = models.DateTimeField()
+    moving_since = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -240,6 +242,13 @@ class Subscription(models.Model):
             models.CheckConstraint(
                 condition=Q(key_shared=False) | Q(type="STREAM"), name="subscription_key_shared"
             ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["moving_since"],
+                condition=Q(moving_since__isnull=False),
+                name="subscription_moving",
+            )
         ]
 
 

@@ -17,7 +17,7 @@ from scalable.api.executor import ServiceExecutor
 from scalable.api.leader import LeaderMemory
 from scalable.api.sample_feed import SampleFeed
 from scalable.api.sampler import sampler
-from scalable.services import controller, settling
+from scalable.services import controller, moves, settling
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,6 +131,7 @@ class Node:
 
     async def _settle_some(self) -> None:
         self._settled_up_to = await self.call(settling.sweep, above=self._settled_up_to)
+        await self.call(moves.settle_left_behind)
 
     def _work(
         self, name: str, step: Callable[[], Awaitable[None]], *, every_seconds: float | None = None

@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from scalable import announce
 from scalable.domain.errors import (
+    GenerationSuperseded,
     ScalableError,
     SegmentNotFound,
     SegmentStoreMissing,
@@ -20,8 +21,10 @@ from scalable.domain.errors import (
 )
 from scalable.domain.names import TopicName
 from scalable.domain.segment import Segment
+from scalable.domain.subscriptions import BucketKey
 from scalable.segments.port import AppendResult, CursorState, ReadResult, SegmentKey, SegmentStats
 from scalable.segments.registry import segment_port
+from scalable.services.moves import settle_refused
 from scalable.services.settling import find_cursor_of, settle_drained
 from scalable.services.topics import heal_topic
 from scalable.services.watching import segment_frame
@@ -141,9 +144,14 @@ def acknowledge(
     """
     port, key = segment_port(), SegmentKey(subscription.incarnation, segment_id)
     cursor = find_cursor_of(subscription, segment_id, bucket)
-    state = port.acknowledge(key, subscription=cursor, generation=generation, position=position)
-    if ranges:
-        state = port.acknowledge_ranges(key, subscription=cursor, generation=generation, ranges=ranges)
+    try:
+        state = port.acknowledge(key, subscription=cursor, generation=generation, position=position)
+        if ranges:
+            state = port.acknowledge_ranges(key, subscription=cursor, generation=generation, ranges=ranges)
+    except GenerationSuperseded:
+        bucket_key = BucketKey(segment_id, bucket)
+        settle_refused(subscription=subscription, key=bucket_key, generation=generation)
+        raise
     settle_drained(subscription=subscription, segment_id=segment_id, position=state.position)
     return state
 

@@ -19,6 +19,7 @@ from scalable.segments.registry import segment_port
 from scalable.services import auditing
 from scalable.services.backlogs import Backlog, Look, SegmentBacklog, backlog_of, pending_in
 from scalable.services.cursors import Cursor, Move, cursors_in, moving_cursors
+from scalable.services.moves import noted
 from scalable.services.positions import AtTime, Extent, Start, positions_of_start
 from scalable.services.settling import sought
 from scalable.store import subscriptions as store
@@ -139,14 +140,16 @@ def _move(name: TopicName, subscription: str, planner: _Planner, *, preview: boo
         found = _movable(store.find(topic.incarnation, subscription), subscription)
         backlog = backlog_of(found, topic.layout)
         return _moved(topic, backlog, planner(topic, found, backlog), applied=False)
-    with transaction.atomic():
+    with noted(store.incarnation_of(name), subscription) as note, transaction.atomic():
         topic = topics.lock(name)
         found = _movable(store.find(topic.incarnation, subscription), subscription)
         locked = store.lock(found.subscription_id)
         backlog = backlog_of(locked, topic.layout)
         plan = planner(topic, locked, backlog)
+        note.begin(locked.subscription_id)
         with moving_cursors(plan.moves):
             _follow(locked, plan)
+            note.done(locked.subscription_id)
         auditing.record(
             "subscription.seek",
             f"{name}/subscriptions/{subscription}",

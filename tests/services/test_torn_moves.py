@@ -1,0 +1,246 @@
+"""Moves on an outside data plane that end in the middle: nobody is stranded, and nothing passed by."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from scalable.domain.errors import GenerationSuperseded, PositionInvalid, Unavailable
+from scalable.domain.operations import OperationKind
+from scalable.models import Subscription
+from scalable.segments.memory import MemorySegments
+from scalable.segments.registry import use_port
+from scalable.services import auditing, moves, seeking
+from scalable.services.positions import AtPositions, Start
+from scalable.services.topics import TopicView
+from scalable.store import moves as notes
+from tests.services.group import Group
+from tests.services.interruptions import Crash
+from tests.services.test_subscriptions import backlog
+from tests.topology import append_everywhere, drive, layout_of, make_topic, request
+
+pytestmark = pytest.mark.django_db
+
+WRITES = ("seek", "skip", "skip_to", "own_all")
+MOVES: dict[str, Callable[[TopicView], object]] = {
+    "earliest": lambda topic: seek(topic, "earliest"),
+    "positions": lambda topic: seek(topic, AtPositions({0: 1, 1: 0, 2: 1})),
+    "clear": lambda topic: seeking.clear_backlog(name=topic.name, subscription="s"),
+    "skip": lambda topic: seeking.skip(name=topic.name, subscription="s", count=3),
+}
+
+
+class MortalSegments(MemorySegments):
+    """A data plane whose caller ends before or after the writes that are `left`: from then on all fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: int | None = None
+        self.after = False
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        return self._mortal(found) if name in WRITES else found
+
+    def _mortal(self, act: Callable[..., Any]) -> Callable[..., Any]:
+        def write(*args: Any, **kwargs: Any) -> Any:
+            if self.left is None:
+                return act(*args, **kwargs)
+            self.left -= 1
+            if self.left == 0 and self.after:
+                act(*args, **kwargs)
+            if self.left <= 0:
+                raise Crash
+            return act(*args, **kwargs)
+
+        return write
+
+
+@pytest.fixture
+def mortal() -> Iterator[MortalSegments]:
+    port = MortalSegments()
+    with use_port(port):
+        yield port
+
+
+def seek(topic: TopicView, start: Start) -> object:
+    return seeking.seek(name=topic.name, subscription="s", start=start)
+
+
+def read_group(name: str, *, key_shared: bool) -> Group:
+    """A group with a sealed segment and two open ones, half of it read."""
+    topic = make_topic(name, segments=1)
+    group = Group(topic, key_shared=key_shared)
+    group.join("a", "b")
+    append_everywhere(topic, "early")
+    append_everywhere(topic, "then")
+    drive(request(OperationKind.SPLIT, topic))
+    append_everywhere(topic, "late")
+    append_everywhere(topic, "later")
+    drain(group)
+    append_everywhere(topic, "last")
+    return group
+
+
+def drain(group: Group) -> None:
+    """Acknowledge all that anybody owns, until nothing new is opened; ancestors come first."""
+    layout = layout_of(group.topic)
+    done: set[int] = set()
+    while found := {key for key in group.bucket_owners() if key.segment_id not in done}:
+        for key in found:
+            assert all(not backlog(group.topic)[parent] for parent in layout.ancestors(key.segment_id))
+        for key in found:
+            group.drain(key.segment_id, bucket=key.bucket)
+            done.add(key.segment_id)
+        for consumer in ("a", "b"):
+            group.release_all(consumer)
+
+
+def is_noted() -> bool:
+    return Subscription.objects.filter(moving_since__isnull=False).exists()
+
+
+def let_it_age() -> None:
+    Subscription.objects.filter(moving_since__isnull=False).update(moving_since="2000-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize("key_shared", [False, True])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("move", MOVES)
+def test_whoever_dies_in_a_move_strands_nobody(
+    mortal: MortalSegments, move: str, after: bool, key_shared: bool
+) -> None:
+    """At every write, in turn, with no time to put anything back."""
+    mortal.after, step, went_through = after, 0, False
+    while not went_through:
+        step += 1
+        group = read_group(f"torn{step}", key_shared=key_shared)
+        mortal.left = step
+        try:
+            MOVES[move](group.topic)
+            went_through = True
+        except Crash:
+            assert is_noted()
+        mortal.left = None
+        assert went_through != is_noted()
+        let_it_age()
+        moves.settle_left_behind()
+        assert not is_noted()
+        drain(group)
+        assert sum(backlog(group.topic).values()) == 0
+    assert step > 2
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_who_dies_before_the_commit_strands_nobody(
+    mortal: MortalSegments, move: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = read_group("torn", key_shared=False)
+
+    def end(*_: object, **__: object) -> None:
+        raise Crash
+
+    monkeypatch.setattr(auditing, "record", end)
+    with pytest.raises(Crash):
+        MOVES[move](group.topic)
+    let_it_age()
+    moves.settle_left_behind()
+    drain(group)
+    assert sum(backlog(group.topic).values()) == 0
+
+
+@pytest.mark.parametrize("key_shared", [False, True])
+@pytest.mark.parametrize("move", MOVES)
+def test_a_move_that_fails_leaves_its_owners_able_to_acknowledge(
+    mortal: MortalSegments, move: str, key_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metadata database went away after the data plane had fenced the owners off."""
+    group = read_group("torn", key_shared=key_shared)
+
+    def end(*_: object, **__: object) -> None:
+        raise ConnectionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(auditing, "record", end)
+        with pytest.raises(ConnectionError):
+            MOVES[move](group.topic)
+    assert not is_noted()
+    drain(group)
+    assert sum(backlog(group.topic).values()) == 0
+
+
+@pytest.mark.parametrize("key_shared", [False, True])
+def test_an_owner_whom_only_the_data_plane_fenced_off_gets_a_new_generation(
+    mortal: MortalSegments, key_shared: bool
+) -> None:
+    """Whichever transaction it was that the database lost: none need have moved a cursor."""
+    group = read_group("torn", key_shared=key_shared)
+    (key, _), *_ = group.bucket_owners().items()
+    held = group.generation(key.segment_id, key.bucket)
+    (cursor,) = [each for each in mortal.cursors(group.key(key.segment_id)) if each.generation == held][:1]
+    mortal.own(group.key(key.segment_id), subscription=cursor.subscription, generation=held + 1)
+    with pytest.raises(GenerationSuperseded):
+        group.drain(key.segment_id, bucket=key.bucket)
+    assert group.generation(key.segment_id, key.bucket) == held + 1
+    drain(group)
+    assert sum(backlog(group.topic).values()) == 0
+
+
+def test_who_was_fenced_off_for_good_disturbs_nobody(mortal: MortalSegments) -> None:
+    group = read_group("torn", key_shared=False)
+    seek(group.topic, "earliest")
+    held = group.generation(0)
+    with pytest.raises(GenerationSuperseded):
+        group.acknowledge(0, 1, generation=held - 1)
+    assert group.generation(0) == held
+
+
+def test_a_move_that_is_refused_changes_nothing(mortal: MortalSegments) -> None:
+    group = read_group("torn", key_shared=False)
+    before = {key: group.generation(key) for key in (0, 1, 2)}
+    with pytest.raises(PositionInvalid):
+        seek(group.topic, AtPositions({0: 99}))
+    assert {key: group.generation(key) for key in (0, 1, 2)} == before
+    assert not is_noted()
+
+
+def test_a_note_that_was_taken_off_before_the_move_began_ends_it(
+    mortal: MortalSegments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its process stood still for long just then."""
+    group = read_group("torn", key_shared=False)
+    before = backlog(group.topic)
+    noted = notes.note
+
+    def note(subscription_id: int) -> None:
+        noted(subscription_id)
+        let_it_age()
+        moves.settle_left_behind()
+
+    monkeypatch.setattr(notes, "note", note)
+    with pytest.raises(Unavailable):
+        seek(group.topic, "earliest")
+    assert backlog(group.topic) == before
+
+
+def test_a_move_under_way_is_let_be(
+    transactional_db: None, mortal: MortalSegments, second_connection: Callable[[str], None]
+) -> None:
+    group = read_group("torn", key_shared=False)
+    notes.note(group.subscription_id)
+    let_it_age()
+    second_connection(
+        f"SELECT 1 FROM scalable_subscription WHERE id = {group.subscription_id} FOR NO KEY UPDATE"
+    )
+    moves.settle_left_behind()
+    assert is_noted()
+    second_connection("ROLLBACK")
+    moves.settle_left_behind()
+    assert not is_noted()
+
+
+def test_a_young_note_is_let_be(mortal: MortalSegments) -> None:
+    group = read_group("torn", key_shared=False)
+    notes.note(group.subscription_id)
+    moves.settle_left_behind()
+    assert is_noted()
