@@ -56,6 +56,10 @@ def noted(incarnation: int, subscription: str) -> Iterator[Note]:
     """
     note = Note()
     found = None if segment_port().transactional else store.find(incarnation, subscription)
+    if (
+        found is not None and found.type is SubscriptionType.CHECKPOINT
+    ):  # it is refused: its floors tell nothing
+        found = None
     if found is not None:
         moves.note(found.subscription_id)
     try:

@@ -248,6 +248,9 @@ def _settled(
     drained: frozenset[int],
 ) -> Outcome:
     layout = scene.layout
+    if subscription.moving and subscription.type is SubscriptionType.STREAM:
+        # A crash may have left cursors in front of what was drained; they tell what is.
+        drained = frozenset()
     drained = _with_newly_drained(scene, subscription, drained)
     keys = units_of(layout, assignable(layout, drained), key_shared=subscription.key_shared)
     owners = {key: one.owner for key, one in known.owned.items() if one.owner is not None}

@@ -43,7 +43,10 @@ _OWNER_COLUMNS = ("owner", "next_owner", "generation", "release_deadline")
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionView:
-    """A subscription; `generation` rises with any change of its owners."""
+    """A subscription; `generation` rises with any change of its owners.
+
+    `moving`: cursors of it are on their way in an outside data plane, or were left there.
+    """
 
     subscription_id: int
     incarnation: int
@@ -54,6 +57,7 @@ class SubscriptionView:
     key_shared: bool = False
     holds_pruning: bool = True
     restored_generation: int = 0
+    moving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +353,7 @@ def _view(row: Subscription) -> SubscriptionView:
         key_shared=row.key_shared,
         holds_pruning=row.holds_pruning,
         restored_generation=row.restored_generation,
+        moving=row.moving_since is not None,
     )
 
 

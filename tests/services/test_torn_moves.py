@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from scalable.domain.errors import GenerationSuperseded, PositionInvalid, Unavailable
+from scalable.domain.errors import (
+    GenerationSuperseded,
+    PositionInvalid,
+    SubscriptionTypeMismatch,
+    Unavailable,
+)
 from scalable.domain.operations import OperationKind
+from scalable.domain.subscriptions import SubscriptionType
 from scalable.models import Subscription
 from scalable.segments.memory import MemorySegments
 from scalable.segments.registry import use_port
@@ -16,7 +22,7 @@ from scalable.services.topics import TopicView
 from scalable.store import moves as notes
 from tests.services.group import Group
 from tests.services.interruptions import Crash
-from tests.services.test_subscriptions import backlog
+from tests.services.test_subscriptions import backlog, create
 from tests.topology import append_everywhere, drive, layout_of, make_topic, request
 
 pytestmark = pytest.mark.django_db
@@ -131,6 +137,20 @@ def test_whoever_dies_in_a_move_strands_nobody(
     assert step > 2
 
 
+def test_who_comes_before_a_torn_move_is_settled_is_given_the_ancestors_first(mortal: MortalSegments) -> None:
+    """All cursors are back at the beginning, and the metadata knows nothing of it."""
+    group = read_group("torn", key_shared=False)
+    mortal.left = len(layout_of(group.topic).segments) + 1
+    with pytest.raises(Crash):
+        seek(group.topic, "earliest")
+    mortal.left = None
+    assert backlog(group.topic) == {0: 2, 1: 3, 2: 3}
+    group.join("c")
+    group.release_all("a")
+    group.release_all("b")
+    assert group.owners().keys() == {0}
+
+
 @pytest.mark.parametrize("move", MOVES)
 def test_who_dies_before_the_commit_strands_nobody(
     mortal: MortalSegments, move: str, monkeypatch: pytest.MonkeyPatch
@@ -202,6 +222,17 @@ def test_a_move_that_is_refused_changes_nothing(mortal: MortalSegments) -> None:
         seek(group.topic, AtPositions({0: 99}))
     assert {key: group.generation(key) for key in (0, 1, 2)} == before
     assert not is_noted()
+
+
+def test_a_group_of_checkpoints_is_never_noted(
+    mortal: MortalSegments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has drained stands in the metadata alone, and its cursors would tell otherwise."""
+    topic = make_topic(segments=1)
+    create(topic, kind=SubscriptionType.CHECKPOINT)
+    monkeypatch.delattr(notes, "note")
+    with pytest.raises(SubscriptionTypeMismatch):
+        seek(topic, "earliest")
 
 
 def test_a_note_that_was_taken_off_before_the_move_began_ends_it(
