@@ -178,8 +178,10 @@ class LoadState(msgspec.Struct, kw_only=True):
                 continue
             silent_ms = watermark_ms - series.seen_until_ms
             repeat = refresh and silent_ms <= REFRESHED_FOR_MS + series.interval_ms
-            if repeat or is_material(series.reported, rates, change_threshold):
+            changed = is_material(series.reported, rates, change_threshold)
+            if changed:  # what is only told again is not written: it would let two thresholds add up
                 series.reported = rates
+            if changed or repeat:
                 yield _load(series, rates)
 
     def _tiles(self, watermark_ms: int) -> Iterator[tuple[Series, int, Tile]]:

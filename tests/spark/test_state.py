@@ -209,6 +209,26 @@ class TestBounds:
         assert [later - earlier for earlier, later in pairwise(told[1:])] == [30_000] * 2
 
 
+    @pytest.mark.parametrize("seed", range(20))
+    def test_what_a_node_has_written_stays_within_the_threshold(self, seed: int) -> None:
+        """Of loads that wander slowly: what is told again is no change, and a node writes only those."""
+        random, state, load = Random(seed), LoadState(), 1_000.0
+        written: SegmentRates | None = None
+        for second in range(300):
+            load = min(max(load * random.uniform(0.94, 1.06), 100), 10_000)
+            counts = {"msgIn": round(load), "bytesIn": round(load) * 100, "parts": [round(load)] + [0] * 31}
+            for told in one(state, START_MS + second * 1000, second, **counts).loads:
+                rates = rates_of(told)
+                written = rates if is_material(written, rates) else written
+            for series in state.series.values():
+                known = series.rates()
+                assert known is None or not is_material(written, known)
+
+
+def rates_of(told: dict[str, Any]) -> SegmentRates:
+    return SegmentRates(*(told[name] for name in ("msgRateIn", "bytesRateIn", "msgRateOut", "bytesRateOut")))
+
+
 class TestTiles:
     def test_the_running_minute_is_told_now_and_then_and_again_when_it_ended(self) -> None:
         state, start_ms = LoadState(), minute_of(START_MS)
