@@ -220,8 +220,7 @@ class Subscription(models.Model):
 
     A CHECKPOINT group is a subscription whose cursors are what its last commit needs kept; those that do not
     `holds_pruning` lose data that retention lets go. Commits of checkpoints from before its last restore,
-    which made `restored_generation`, are refused. `moving_since` is set while cursors outside this database
-    are moved.
+    which made `restored_generation`, are refused.
     """
 
     topic = models.ForeignKey(Topic, on_delete=models.CASCADE, related_name="subscriptions")
@@ -234,7 +233,6 @@ class Subscription(models.Model):
     restored_generation = models.BigIntegerField(default=0)
     assignment_generation = models.BigIntegerField(default=0)
     created_at = models.DateTimeField()
-    moving_since = models.DateTimeField(null=True)
 
     class Meta:
         constraints = [
@@ -243,13 +241,13 @@ class Subscription(models.Model):
                 condition=Q(key_shared=False) | Q(type="STREAM"), name="subscription_key_shared"
             ),
         ]
-        indexes = [
-            models.Index(
-                fields=["moving_since"],
-                condition=Q(moving_since__isnull=False),
-                name="subscription_moving",
-            )
-        ]
+
+
+class CursorMove(models.Model):
+    """A seek or skip that is under way on cursors outside this database, or that ended in the middle."""
+
+    subscription = models.ForeignKey(Subscription, on_delete=models.CASCADE, related_name="cursor_moves")
+    noted_at = models.DateTimeField()
 
 
 class ConsumerRegistration(models.Model):

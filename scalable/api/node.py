@@ -87,6 +87,7 @@ class Node:
     def _work_for_topics(self) -> None:
         self._work("sessions", self._sweep_sessions, every_seconds=SESSIONS_SECONDS)
         self._work("settling", self._settle_some, every_seconds=settings.SCALABLE_WATCH_RESYNC_SECONDS)
+        self._work("torn moves", self._settle_moves, every_seconds=settings.SCALABLE_WATCH_RESYNC_SECONDS)
         self._feed = SampleFeed(node_id=str(self.id))
         self._work("sampler", partial(sampler.run, self._feed, self.call))
 
@@ -129,9 +130,11 @@ class Node:
         await self.leader.sweep(node_id=self.id)
         await self.call(settling.force_releases)
 
+    async def _settle_moves(self) -> None:
+        await self.call(moves.settle_left_behind)
+
     async def _settle_some(self) -> None:
         self._settled_up_to = await self.call(settling.sweep, above=self._settled_up_to)
-        await self.call(moves.settle_left_behind)
 
     def _work(
         self, name: str, step: Callable[[], Awaitable[None]], *, every_seconds: float | None = None

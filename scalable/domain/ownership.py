@@ -45,9 +45,9 @@ class Ownership:
         """Take the segment from its owner, whose late acknowledgements are refused from now on."""
         return self if self.owner is None else Ownership(generation=self.generation + 1)
 
-    def sought(self) -> Ownership:
-        """Note that the position was moved: who reads on does so under a new generation."""
-        return replace(self, generation=self.generation + 1)
+    def sought(self, *, fence: int = 0) -> Ownership:
+        """Note that the position was moved: who reads on does so under a new generation, at least `fence`."""
+        return replace(self, generation=max(self.generation + 1, fence))
 
     def released(self, *, segment_id: int, consumer: str, generation: int) -> Ownership:
         """Pass the segment on because its owner released it; a release that nobody asked for changes nothing.

@@ -5,12 +5,14 @@ there is undone here when a later step fails. What a crash leaves behind belongs
 can find, and is removed before a subscription of that name is made.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from django.db import DatabaseError
+
 from scalable.domain.cursors import cursor_names
-from scalable.domain.errors import SegmentStoreMissing
+from scalable.domain.errors import ScalableError
 from scalable.domain.layout import Layout, Segment
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
@@ -82,11 +84,14 @@ def _remove(cursors: list[Cursor]) -> None:
 
 
 @contextmanager
-def moving_cursors(moves: Mapping[Cursor, Move]) -> Iterator[None]:
+def moving_cursors(
+    moves: Mapping[Cursor, Move], *, check: Callable[[], None] = lambda: None
+) -> Iterator[None]:
     """Move cursors, then run a block: if either fails, a port outside the database is put back.
 
-    The caller holds the topic's and the subscription's lock. Raises PositionInvalid, SubscriptionNotFound,
-    SegmentStoreMissing.
+    The caller holds the topic's and the subscription's lock; `check` raises when it no longer does, as when
+    its session has ended: then no cursor is moved any more, nor put back. Raises what it raises,
+    PositionInvalid, SubscriptionNotFound, SegmentStoreMissing.
     """
     transactional = segment_port().transactional
     before: dict[Cursor, int] = {}
@@ -94,11 +99,21 @@ def moving_cursors(moves: Mapping[Cursor, Move]) -> Iterator[None]:
         for cursor in sorted(moves):
             if not transactional:
                 before |= _position(cursor)
+            check()
             _move(cursor, moves[cursor])
         yield
     except BaseException:
-        _put_back(before)
+        if before and _passes(check):
+            _put_back(before)
         raise
+
+
+def _passes(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except (ScalableError, DatabaseError):
+        return False
+    return True
 
 
 def _position(cursor: Cursor) -> dict[Cursor, int]:
@@ -118,5 +133,5 @@ def _move(cursor: Cursor, move: Move) -> None:
 
 def _put_back(before: Mapping[Cursor, int]) -> None:
     for cursor, position in before.items():
-        with suppress(SegmentStoreMissing):  # its topic was deleted meanwhile
+        with suppress(ScalableError):  # its topic was deleted meanwhile, or its place was trimmed
             segment_port().seek(cursor.key, subscription=cursor.name, position=position)

@@ -140,21 +140,21 @@ def _move(name: TopicName, subscription: str, planner: _Planner, *, preview: boo
         found = _movable(store.find(topic.incarnation, subscription), subscription)
         backlog = backlog_of(found, topic.layout)
         return _moved(topic, backlog, planner(topic, found, backlog), applied=False)
-    with noted(store.incarnation_of(name), subscription) as note, transaction.atomic():
+    with noted(name, subscription) as note, transaction.atomic():
         topic = topics.lock(name)
         found = _movable(store.find(topic.incarnation, subscription), subscription)
         locked = store.lock(found.subscription_id)
         backlog = backlog_of(locked, topic.layout)
         plan = planner(topic, locked, backlog)
         note.begin(locked.subscription_id)
-        with moving_cursors(plan.moves):
+        with moving_cursors(plan.moves, check=note.check):
             _follow(locked, plan)
-            note.done(locked.subscription_id)
-        auditing.record(
-            "subscription.seek",
-            f"{name}/subscriptions/{subscription}",
-            before={str(key): one.position for key, one in backlog.segments.items()},
-        )
+            auditing.record(
+                "subscription.seek",
+                f"{name}/subscriptions/{subscription}",
+                before={str(key): one.position for key, one in backlog.segments.items()},
+            )
+            note.done()
         return _moved(topic, backlog, plan, applied=True)
 
 

@@ -8,6 +8,7 @@ other, and the children would stay shut.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from types import MappingProxyType
 
 from django.conf import settings
 from django.db import transaction
@@ -28,6 +29,7 @@ from scalable.domain.subscriptions import (
 )
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
+from scalable.store import moves
 from scalable.store import subscriptions as store
 from scalable.store.clock import database_now, milliseconds
 from scalable.store.subscriptions import Ownerships, SubscriptionView
@@ -133,19 +135,27 @@ def settle_locked(subscription: SubscriptionView, *, ended: Collection[int] = ()
 
 
 def sought(
-    subscription: SubscriptionView, *, segment_ids: Collection[int], ended: Collection[int] = ()
+    subscription: SubscriptionView,
+    *,
+    segment_ids: Collection[int],
+    ended: Collection[int] = (),
+    fences: Mapping[BucketKey, int] = MappingProxyType({}),
 ) -> None:
     """Follow the cursors of these segments, which the caller moved in its present transaction.
 
     The caller holds the topic's and the subscription's lock. Owners stay and go on under a new generation:
     acknowledgements of what was delivered before are refused. Segments that are no longer drained open again,
     and what came after them is withdrawn. `ended`: of these segments, those whose end a CHECKPOINT group's
-    checkpoint has reached; for other subscriptions the cursors tell.
+    checkpoint has reached; for other subscriptions the cursors tell. `fences`: generations of which the data
+    plane alone may know; owners get none below them.
     """
     scene = Scene([subscription])
     known = scene.known(subscription)
     moved = set(segment_ids)
-    owned = {key: owned.sought() if key.segment_id in moved else owned for key, owned in known.owned.items()}
+    owned = {
+        key: one.sought(fence=fences.get(key, 0)) if key.segment_id in moved else one
+        for key, one in known.owned.items()
+    }
     write_all([_settled(scene, subscription, known, owned, (known.drained - moved).union(ended))])
 
 
@@ -172,6 +182,11 @@ class Scene:
         owned = {key: rows.owned.get(key, unowned) for key in keys}
         # With `&` it would be a set that `|=` changes in place, as if it were known already.
         return Ownerships(owned, rows.drained.intersection(self.layout.segments))
+
+    def is_moving(self, subscription: SubscriptionView) -> bool:
+        """Tell whether a move of its cursors may have come to its end in the middle."""
+        of_cursors = subscription.type is SubscriptionType.STREAM and not segment_port().transactional
+        return of_cursors and moves.is_noted(subscription.subscription_id)
 
     def acknowledged(self, subscription: SubscriptionView) -> frozenset[int]:
         """Give the sealed segments all of whose cursors stand at their end."""
@@ -248,8 +263,7 @@ def _settled(
     drained: frozenset[int],
 ) -> Outcome:
     layout = scene.layout
-    if subscription.moving and subscription.type is SubscriptionType.STREAM:
-        # A crash may have left cursors in front of what was drained; they tell what is.
+    if scene.is_moving(subscription):  # a crash may have left cursors in front of what was drained
         drained = frozenset()
     drained = _with_newly_drained(scene, subscription, drained)
     keys = units_of(layout, assignable(layout, drained), key_shared=subscription.key_shared)

@@ -43,10 +43,7 @@ _OWNER_COLUMNS = ("owner", "next_owner", "generation", "release_deadline")
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionView:
-    """A subscription; `generation` rises with any change of its owners.
-
-    `moving`: cursors of it are on their way in an outside data plane, or were left there.
-    """
+    """A subscription; `generation` rises with any change of its owners."""
 
     subscription_id: int
     incarnation: int
@@ -57,7 +54,6 @@ class SubscriptionView:
     key_shared: bool = False
     holds_pruning: bool = True
     restored_generation: int = 0
-    moving: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,7 +349,6 @@ def _view(row: Subscription) -> SubscriptionView:
         key_shared=row.key_shared,
         holds_pruning=row.holds_pruning,
         restored_generation=row.restored_generation,
-        moving=row.moving_since is not None,
     )
 
 

@@ -13,13 +13,15 @@ from scalable.domain.errors import (
 )
 from scalable.domain.operations import OperationKind
 from scalable.domain.subscriptions import SubscriptionType
-from scalable.models import Subscription
+from scalable.models import CursorMove
+from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.memory import MemorySegments
-from scalable.segments.registry import use_port
-from scalable.services import auditing, moves, seeking
+from scalable.segments.registry import segment_port, use_port
+from scalable.services import auditing, moves, seeking, settling
 from scalable.services.positions import AtPositions, Start
 from scalable.services.topics import TopicView
 from scalable.store import moves as notes
+from scalable.store.subscriptions import SubscriptionView
 from tests.services.group import Group
 from tests.services.interruptions import Crash
 from tests.services.test_subscriptions import backlog, create
@@ -103,11 +105,11 @@ def drain(group: Group) -> None:
 
 
 def is_noted() -> bool:
-    return Subscription.objects.filter(moving_since__isnull=False).exists()
+    return CursorMove.objects.exists()
 
 
 def let_it_age() -> None:
-    Subscription.objects.filter(moving_since__isnull=False).update(moving_since="2000-01-01T00:00:00Z")
+    CursorMove.objects.update(noted_at="2000-01-01T00:00:00Z")
 
 
 @pytest.mark.parametrize("key_shared", [False, True])
@@ -189,19 +191,20 @@ def test_a_move_that_fails_leaves_its_owners_able_to_acknowledge(
     assert sum(backlog(group.topic).values()) == 0
 
 
+@pytest.mark.parametrize("lost", [1, 5])
 @pytest.mark.parametrize("key_shared", [False, True])
 def test_an_owner_whom_only_the_data_plane_fenced_off_gets_a_new_generation(
-    mortal: MortalSegments, key_shared: bool
+    mortal: MortalSegments, key_shared: bool, lost: int
 ) -> None:
-    """Whichever transaction it was that the database lost: none need have moved a cursor."""
+    """Whichever transactions they were that the database lost: none need have moved a cursor."""
     group = read_group("torn", key_shared=key_shared)
     (key, _), *_ = group.bucket_owners().items()
     held = group.generation(key.segment_id, key.bucket)
     (cursor,) = [each for each in mortal.cursors(group.key(key.segment_id)) if each.generation == held][:1]
-    mortal.own(group.key(key.segment_id), subscription=cursor.subscription, generation=held + 1)
+    mortal.own(group.key(key.segment_id), subscription=cursor.subscription, generation=held + lost)
     with pytest.raises(GenerationSuperseded):
         group.drain(key.segment_id, bucket=key.bucket)
-    assert group.generation(key.segment_id, key.bucket) == held + 1
+    assert group.generation(key.segment_id, key.bucket) == held + lost
     drain(group)
     assert sum(backlog(group.topic).values()) == 0
 
@@ -243,15 +246,111 @@ def test_a_note_that_was_taken_off_before_the_move_began_ends_it(
     before = backlog(group.topic)
     noted = notes.note
 
-    def note(subscription_id: int) -> None:
-        noted(subscription_id)
+    def note(subscription_id: int) -> int:
+        note_id = noted(subscription_id)
         let_it_age()
         moves.settle_left_behind()
+        return note_id
 
     monkeypatch.setattr(notes, "note", note)
     with pytest.raises(Unavailable):
         seek(group.topic, "earliest")
     assert backlog(group.topic) == before
+
+
+@pytest.mark.parametrize("start", ["latest", AtPositions({0: 99})])
+def test_a_torn_move_is_settled_whatever_else_is_refused_meanwhile(
+    mortal: MortalSegments, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is repeated while the data plane is still away, or with a mistake in it."""
+    group = read_group("torn", key_shared=False)
+    mortal.left = 2
+    with pytest.raises(Crash):
+        seek(group.topic, "earliest")
+    mortal.left = None
+    with monkeypatch.context() as patched:
+        if start == "latest":
+            patched.setattr(seeking, "backlog_of", fail)
+        with pytest.raises((ConnectionError, PositionInvalid)):
+            seek(group.topic, start)
+    assert is_noted()
+    let_it_age()
+    moves.settle_left_behind()
+    assert not is_noted()
+    drain(group)
+    assert sum(backlog(group.topic).values()) == 0
+
+
+def fail(*_: object, **__: object) -> None:
+    raise ConnectionError
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("after", [1, 2])
+def test_who_has_lost_the_locks_moves_no_further_and_puts_nothing_back(
+    mortal: MortalSegments, move: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood still between two cursors until its session was ended, and others had settled what it left."""
+    group = read_group("torn", key_shared=False)
+    checks, places = [], []
+    is_there = notes.is_there
+
+    def lost(note_id: int, subscription_id: int) -> bool:
+        checks.append(note_id)
+        if len(checks) == after + 1:
+            places.append(cursor_places(group))
+        return len(checks) <= after and is_there(note_id, subscription_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(notes, "is_there", lost)
+        with pytest.raises(Unavailable):
+            MOVES[move](group.topic)
+    assert places == [cursor_places(group)]
+    assert not is_noted()
+    drain(group)
+    assert sum(backlog(group.topic).values()) == 0
+
+
+def cursor_places(group: Group) -> list[tuple[int, int]]:
+    port = segment_port()
+    return [(key, each.position) for key in (0, 1, 2) for each in port.cursors(group.key(key))]
+
+
+def test_moves_that_wait_for_each_other_are_all_made(mortal: MortalSegments) -> None:
+    """The note of one is not taken off by the other."""
+    group = read_group("torn", key_shared=False)
+    waiting = notes.note(group.subscription_id)
+    seek(group.topic, "earliest")
+    assert notes.is_there(waiting, group.subscription_id)
+
+
+def test_one_subscription_that_cannot_be_settled_holds_up_no_other(
+    mortal: MortalSegments, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group, other = read_group("torn", key_shared=False), read_group("also-torn", key_shared=False)
+    for each in (group, other):
+        notes.note(each.subscription_id)
+    let_it_age()
+    settle = settling.sought
+
+    def sought(locked: SubscriptionView, **how: Any) -> None:
+        if locked.subscription_id == group.subscription_id:
+            raise ConnectionError
+        settle(locked, **how)
+
+    monkeypatch.setattr(moves, "sought", sought)
+    moves.settle_left_behind()
+    assert [each.subscription_id for each in CursorMove.objects.all()] == [group.subscription_id]
+
+
+def test_a_data_plane_in_the_database_needs_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(notes, "note")
+    monkeypatch.delattr(notes, "is_noted")
+    with use_port(EmbeddedSegments()):
+        group = read_group("torn", key_shared=False)
+        for move in MOVES.values():
+            move(group.topic)
+        moves.settle_left_behind()
 
 
 def test_a_move_under_way_is_let_be(

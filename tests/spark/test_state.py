@@ -208,7 +208,6 @@ class TestBounds:
         ]
         assert [later - earlier for earlier, later in pairwise(told[1:])] == [30_000] * 2
 
-
     @pytest.mark.parametrize("seed", range(20))
     def test_what_a_node_has_written_stays_within_the_threshold(self, seed: int) -> None:
         """Of loads that wander slowly: what is told again is no change, and a node writes only those."""
@@ -216,7 +215,11 @@ class TestBounds:
         written: SegmentRates | None = None
         for second in range(300):
             load = min(max(load * random.uniform(0.94, 1.06), 100), 10_000)
-            counts = {"msgIn": round(load), "bytesIn": round(load) * 100, "parts": [round(load)] + [0] * 31}
+            counts: dict[str, Any] = {
+                "msgIn": round(load),
+                "bytesIn": round(load) * 100,
+                "parts": [round(load)] + [0] * 31,
+            }
             for told in one(state, START_MS + second * 1000, second, **counts).loads:
                 rates = rates_of(told)
                 written = rates if is_material(written, rates) else written
