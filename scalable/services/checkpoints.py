@@ -6,6 +6,7 @@ end is what its members reported (PIP-468, Consumer Registration).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from django.db import transaction
 
@@ -93,7 +94,7 @@ def commit(*, leader: Leader, subscription_id: int, checkpoint: Checkpoint, prev
             for key, position in resumption.positions.items()
             if not preview and key in floors and position > floors[key]
         }
-        with moving_cursors(_moves(locked, moves)):
+        with moving_cursors(_moves(locked, moves), check=partial(require, leader)):
             pass
         held = Checkpoint(locked.incarnation, floors | moves, locked.restored_generation)
         # Segments without an entry are another member's here, and not unread.
@@ -109,7 +110,7 @@ def restore(*, leader: Leader, subscription_id: int, checkpoint: Checkpoint) -> 
     """
     with transaction.atomic():
         locked, resumption = _lock_and_resume(leader, subscription_id, checkpoint)
-        with moving_cursors(_moves(locked, resumption.positions)):
+        with moving_cursors(_moves(locked, resumption.positions), check=partial(require, leader)):
             store.clear_positions(subscription_id)
             sought(locked, segment_ids=set(resumption.positions), ended=resumption.ended)
             generation = store.note_restore(subscription_id)

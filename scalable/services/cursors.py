@@ -99,12 +99,11 @@ def moving_cursors(
         for cursor in sorted(moves):
             if not transactional:
                 before |= _position(cursor)
-            check()
+                check()
             _move(cursor, moves[cursor])
         yield
     except BaseException:
-        if before and _passes(check):
-            _put_back(before)
+        _put_back(before, check)
         raise
 
 
@@ -131,7 +130,9 @@ def _move(cursor: Cursor, move: Move) -> None:
         port.seek(cursor.key, subscription=cursor.name, position=move.position)
 
 
-def _put_back(before: Mapping[Cursor, int]) -> None:
+def _put_back(before: Mapping[Cursor, int], check: Callable[[], None]) -> None:
     for cursor, position in before.items():
+        if not _passes(check):
+            return
         with suppress(ScalableError):  # its topic was deleted meanwhile, or its place was trimmed
             segment_port().seek(cursor.key, subscription=cursor.name, position=position)

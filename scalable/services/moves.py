@@ -7,12 +7,12 @@ noted before it begins, and whoever finds an old note settles the subscription b
 """
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from scalable import announce
 from scalable.domain.errors import SegmentStoreMissing, Unavailable
@@ -21,7 +21,7 @@ from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.segments.port import SegmentKey
 from scalable.segments.registry import segment_port
 from scalable.services.cursors import cursors_in
-from scalable.services.settling import sought
+from scalable.services.settling import sought, unowned
 from scalable.store import moves
 from scalable.store import subscriptions as store
 from scalable.store.subscriptions import SubscriptionView
@@ -29,6 +29,9 @@ from scalable.store.subscriptions import SubscriptionView
 LEFT_BEHIND_SECONDS = 15.0
 """Longer than a move waits for the locks of its topic and subscription, once it is noted."""
 LIMIT = 50
+
+Fences = Mapping[BucketKey, int]
+"""The generation from which on an owner's acknowledgements are taken, by segment or entry bucket."""
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +87,11 @@ def _noted(incarnation: int, subscription: str) -> Note:
     found = store.find(incarnation, subscription)
     if found is None or found.type is SubscriptionType.CHECKPOINT:  # the move itself refuses them
         return Note()
-    return Note(moves.note(found.subscription_id), found.subscription_id)
+    try:
+        with transaction.atomic():
+            return Note(moves.note(found.subscription_id), found.subscription_id)
+    except IntegrityError:  # it was deleted just now
+        return Note()
 
 
 def settle_left_behind() -> None:
@@ -105,26 +112,47 @@ def settle_refused(*, subscription: SubscriptionView, key: BucketKey, generation
     """Give an owner a new generation if the data plane refuses the one that it has by the metadata.
 
     The transaction that would have told of a newer one was lost. Else nothing changes: the owner is another,
-    or is told of its newer generation. What fails is logged: the caller has a refusal to tell.
+    or is told of its newer generation. What the databases raise goes on to the owner, who acknowledges again.
     """
     if segment_port().transactional or subscription.type is not SubscriptionType.STREAM:
         return
-    try:
-        with transaction.atomic():
-            for locked in store.lock_many([subscription.subscription_id]):
-                owned = store.ownership(locked.subscription_id, key)
-                if owned is not None and owned.generation == generation:
-                    _begin_anew(locked, {key.segment_id})
-    except Exception:
-        logger.warning("Whose acknowledgement was refused is not looked for", exc_info=True)
+    with transaction.atomic():
+        for locked in store.lock_many([subscription.subscription_id]):
+            owned = store.ownership(locked.subscription_id, key)
+            if owned is not None and owned.generation == generation:
+                _begin_anew(locked, {key.segment_id})
+
+
+def fence_off(subscription: SubscriptionView, segment_ids: Collection[int]) -> Fences:
+    """Fence the owners of these segments off in an outside data plane, and give the new generations.
+
+    They are above all that either database has given. The caller holds the subscription's lock. It comes
+    before any cursor is moved or looked at: an acknowledgement under way comes before it, and none after.
+    """
+    if segment_port().transactional or subscription.type is not SubscriptionType.STREAM:
+        return {}
+    layout, owned = (
+        store.read_layout(subscription.incarnation),
+        store.ownerships(subscription.subscription_id).owned,
+    )
+    fences, wanted = {}, []
+    for segment_id in sorted(segment_ids):
+        fenced = _fenced(SegmentKey(subscription.incarnation, segment_id))
+        for bucket, cursor in enumerate(cursors_in(subscription, layout.get(segment_id))):
+            key = BucketKey(segment_id, bucket)
+            known = owned.get(key, unowned(subscription)).generation
+            fences[key] = max(known, fenced.get(cursor.name, 0)) + 1
+            wanted.append((segment_id, cursor.name, fences[key]))
+    segment_port().own_all(incarnation=subscription.incarnation, generations=wanted)
+    return fences
 
 
 def _clear(note: Note, note_id: int) -> None:
     """Settle what a failed move has moved, also where others did before it moved the last."""
     try:
         with transaction.atomic():
-            if note.begun:
-                _follow_cursors(note.subscription_id)
+            for locked in store.lock_many([note.subscription_id]) if note.begun else ():
+                _follow_cursors(locked)
             moves.take_off(note_id)
     except Exception:
         logger.warning(
@@ -134,26 +162,21 @@ def _clear(note: Note, note_id: int) -> None:
 
 def _settle_old(subscription_id: int) -> None:
     with transaction.atomic():
-        _follow_cursors(subscription_id)
-        moves.take_off_old(subscription_id, seconds=LEFT_BEHIND_SECONDS)
+        for locked in store.lock_many([subscription_id]):
+            if moves.take_off_old(subscription_id, seconds=LEFT_BEHIND_SECONDS):
+                _follow_cursors(locked)
 
 
-def _follow_cursors(subscription_id: int) -> None:
-    """Lock a subscription and have what is known of it follow its cursors; owners get new generations."""
-    for locked in store.lock_many([subscription_id]):
-        if locked.type is SubscriptionType.STREAM:
-            _begin_anew(locked, store.read_layout(locked.incarnation).segments)
-        else:
-            announce.publish(announce.AssignmentChanged(locked.subscription_id, locked.incarnation))
+def _follow_cursors(subscription: SubscriptionView) -> None:
+    """Have what is known of a locked subscription follow its cursors; owners get new generations."""
+    if subscription.type is SubscriptionType.STREAM:
+        _begin_anew(subscription, store.read_layout(subscription.incarnation).segments)
+    else:
+        announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
 
 
 def _begin_anew(subscription: SubscriptionView, segment_ids: Collection[int]) -> None:
-    """Give the owners of these segments generations that neither database has given anybody else."""
-    layout, fences = store.read_layout(subscription.incarnation), {}
-    for segment_id in sorted(segment_ids):
-        fenced = _fenced(SegmentKey(subscription.incarnation, segment_id))
-        for bucket, cursor in enumerate(cursors_in(subscription, layout.get(segment_id))):
-            fences[BucketKey(segment_id, bucket)] = fenced.get(cursor.name, 0)
+    fences = fence_off(subscription, segment_ids)
     sought(subscription, segment_ids=segment_ids, fences=fences)
 
 

@@ -19,7 +19,7 @@ from scalable.segments.registry import segment_port
 from scalable.services import auditing
 from scalable.services.backlogs import Backlog, Look, SegmentBacklog, backlog_of, pending_in
 from scalable.services.cursors import Cursor, Move, cursors_in, moving_cursors
-from scalable.services.moves import noted
+from scalable.services.moves import Fences, fence_off, noted
 from scalable.services.positions import AtTime, Extent, Start, positions_of_start
 from scalable.services.settling import sought
 from scalable.store import subscriptions as store
@@ -147,8 +147,9 @@ def _move(name: TopicName, subscription: str, planner: _Planner, *, preview: boo
         backlog = backlog_of(locked, topic.layout)
         plan = planner(topic, locked, backlog)
         note.begin(locked.subscription_id)
+        fences = fence_off(locked, {cursor.key.segment_id for cursor in plan.moves})
         with moving_cursors(plan.moves, check=note.check):
-            _follow(locked, plan)
+            _follow(locked, plan, fences)
             auditing.record(
                 "subscription.seek",
                 f"{name}/subscriptions/{subscription}",
@@ -168,9 +169,10 @@ def _movable(found: SubscriptionView | None, name: str) -> SubscriptionView:
     return found
 
 
-def _follow(subscription: SubscriptionView, plan: _Plan) -> None:
+def _follow(subscription: SubscriptionView, plan: _Plan, fences: Fences) -> None:
     if subscription.type is SubscriptionType.STREAM:
-        sought(subscription, segment_ids={cursor.key.segment_id for cursor in plan.moves})
+        segment_ids = {cursor.key.segment_id for cursor in plan.moves}
+        sought(subscription, segment_ids=segment_ids, fences=fences)
     else:
         announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
 

@@ -159,6 +159,11 @@ def sought(
     write_all([_settled(scene, subscription, known, owned, (known.drained - moved).union(ended))])
 
 
+def unowned(subscription: SubscriptionView) -> Ownership:
+    """Give the ownership of what never had an owner: it begins at the subscription's own generations."""
+    return Ownership(generation=subscription.subscription_id * GENERATIONS_PER_SUBSCRIPTION)
+
+
 class Scene:
     """What settling looks at: of subscriptions of one topic, which are locked, all owners and consumers.
 
@@ -177,9 +182,9 @@ class Scene:
     def known(self, subscription: SubscriptionView) -> Ownerships:
         """Give the owners of all that is kept; what has none begins at the subscription's own generations."""
         rows = self._rows[subscription.subscription_id]
-        unowned = Ownership(generation=subscription.subscription_id * GENERATIONS_PER_SUBSCRIPTION)
+        unheld = unowned(subscription)
         keys = units_of(self.layout, self.layout.segments, key_shared=subscription.key_shared)
-        owned = {key: rows.owned.get(key, unowned) for key in keys}
+        owned = {key: rows.owned.get(key, unheld) for key in keys}
         # With `&` it would be a set that `|=` changes in place, as if it were known already.
         return Ownerships(owned, rows.drained.intersection(self.layout.segments))
 

@@ -1,9 +1,11 @@
 """Which subscriptions have cursors on their way in a data plane outside the metadata database."""
 
+from datetime import datetime, timedelta
+
 from django.db.models import Exists, OuterRef
 
 from scalable.models import CursorMove, Subscription
-from scalable.store.clock import ClockTimestamp, seconds_from_now
+from scalable.store.clock import ClockTimestamp, database_now
 
 
 def note(subscription_id: int) -> int:
@@ -26,11 +28,11 @@ def take_off(note_id: int) -> None:
     CursorMove.objects.filter(pk=note_id).delete()
 
 
-def take_off_old(subscription_id: int, *, seconds: float) -> None:
-    """Take a subscription's notes off that are older than this."""
-    CursorMove.objects.filter(
-        subscription_id=subscription_id, noted_at__lte=seconds_from_now(-seconds)
-    ).delete()
+def take_off_old(subscription_id: int, *, seconds: float) -> bool:
+    """Take a subscription's notes off that are older than this, and tell whether there were any."""
+    old = CursorMove.objects.filter(subscription_id=subscription_id, noted_at__lte=_before(seconds))
+    deleted, _ = old.delete()
+    return bool(deleted)
 
 
 def left_behind(*, seconds: float, limit: int) -> list[int]:
@@ -38,7 +40,12 @@ def left_behind(*, seconds: float, limit: int) -> list[int]:
 
     They are locked until the transaction ends.
     """
-    old = CursorMove.objects.filter(subscription_id=OuterRef("pk"), noted_at__lte=seconds_from_now(-seconds))
+    old = CursorMove.objects.filter(subscription_id=OuterRef("pk"), noted_at__lte=_before(seconds))
     rows = Subscription.objects.filter(Exists(old)).order_by("pk")
     found = rows.select_for_update(skip_locked=True, no_key=True).values_list("pk", flat=True)
     return list(found[:limit])
+
+
+def _before(seconds: float) -> datetime:
+    """Give a time in the past: a value, for the database would reckon an expression row by row."""
+    return database_now() - timedelta(seconds=seconds)

@@ -17,7 +17,7 @@ from scalable.models import CursorMove
 from scalable.segments.embedded import EmbeddedSegments
 from scalable.segments.memory import MemorySegments
 from scalable.segments.registry import segment_port, use_port
-from scalable.services import auditing, moves, seeking, settling
+from scalable.services import auditing, moves, seeking, settling, subscriptions
 from scalable.services.positions import AtPositions, Start
 from scalable.services.topics import TopicView
 from scalable.store import moves as notes
@@ -142,7 +142,7 @@ def test_whoever_dies_in_a_move_strands_nobody(
 def test_who_comes_before_a_torn_move_is_settled_is_given_the_ancestors_first(mortal: MortalSegments) -> None:
     """All cursors are back at the beginning, and the metadata knows nothing of it."""
     group = read_group("torn", key_shared=False)
-    mortal.left = len(layout_of(group.topic).segments) + 1
+    mortal.left = len(layout_of(group.topic).segments) + 2  # the fence comes first
     with pytest.raises(Crash):
         seek(group.topic, "earliest")
     mortal.left = None
@@ -204,7 +204,7 @@ def test_an_owner_whom_only_the_data_plane_fenced_off_gets_a_new_generation(
     mortal.own(group.key(key.segment_id), subscription=cursor.subscription, generation=held + lost)
     with pytest.raises(GenerationSuperseded):
         group.drain(key.segment_id, bucket=key.bucket)
-    assert group.generation(key.segment_id, key.bucket) == held + lost
+    assert group.generation(key.segment_id, key.bucket) == held + lost + 1
     drain(group)
     assert sum(backlog(group.topic).values()) == 0
 
@@ -367,6 +367,39 @@ def test_a_move_under_way_is_let_be(
     second_connection("ROLLBACK")
     moves.settle_left_behind()
     assert not is_noted()
+
+
+def test_a_note_goes_with_its_subscription(mortal: MortalSegments) -> None:
+    group = read_group("torn", key_shared=False)
+    notes.note(group.subscription_id)
+    subscriptions.delete_subscription(name=group.topic.name, subscription="s")
+    assert not is_noted()
+
+
+@pytest.mark.parametrize("key_shared", [False, True])
+def test_an_acknowledgement_under_way_undoes_no_seek(
+    mortal: MortalSegments, key_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The owner acknowledges on at each moment of the seek, under the generation that it has till then."""
+    group = read_group("torn", key_shared=key_shared)
+    held = {key: group.generation(key.segment_id, key.bucket) for key in group.bucket_owners()}
+    refused = []
+
+    def acknowledge(*_: object) -> bool:
+        for key, generation in held.items():
+            try:
+                end = mortal.stats(group.key(key.segment_id)).end_offset
+                group.acknowledge(key.segment_id, end, bucket=key.bucket, generation=generation)
+            except GenerationSuperseded:
+                refused.append(key)
+        return True
+
+    with monkeypatch.context() as patched:
+        patched.setattr(notes, "is_there", acknowledge)
+        seek(group.topic, "earliest")
+        acknowledge()
+    assert backlog(group.topic) == {0: 2, 1: 3, 2: 3}
+    assert set(refused) == set(held)
 
 
 def test_a_young_note_is_let_be(mortal: MortalSegments) -> None:
