@@ -8,6 +8,7 @@ from django.db import connection
 from scalable.segments.memory import MemorySegments
 from scalable.segments.port import SegmentPort
 from scalable.segments.registry import use_port
+from tests.services.mortal import MortalSegments
 from tests.services.ports import PORTS
 
 
@@ -24,6 +25,14 @@ def external() -> Iterator[MemorySegments]:
     memory = MemorySegments()
     with use_port(memory):
         yield memory
+
+
+@pytest.fixture
+def mortal() -> Iterator[MortalSegments]:
+    """A data plane outside the metadata database whose caller may die."""
+    port = MortalSegments()
+    with use_port(port):
+        yield port
 
 
 @pytest.fixture

@@ -7,11 +7,8 @@ from scalable.models import Operation
 from scalable.services.driver import Moment, Probe, drive_operation
 from scalable.services.scaling import OperationView
 from scalable.services.topics import TopicView
+from tests.services.mortal import Crash
 from tests.topology import append_everywhere, layout_of, read_all, store_ids
-
-
-class Crash(BaseException):
-    """The end of a runner that leaves no time for anything."""
 
 
 def at(phase: Phase, moment: Moment, act: Callable[[], object]) -> Probe:

@@ -16,7 +16,8 @@ from scalable.services import scaling, subscriptions, sweeping, topics
 from scalable.services.driver import Moment, drive_operation
 from scalable.services.topics import TopicView
 from scalable.store.operations import read
-from tests.services.interruptions import Crash, assert_sound, crash, expire_lease, interrupted
+from tests.services.interruptions import assert_sound, crash, expire_lease, interrupted
+from tests.services.mortal import Crash
 from tests.services.ports import PORTS
 from tests.topology import (
     ACTOR,

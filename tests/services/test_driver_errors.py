@@ -15,7 +15,8 @@ from scalable.services import driver, scaling, sweeping, topics
 from scalable.services.driver import Moment
 from scalable.services.scaling import OperationView
 from scalable.store.operations import read
-from tests.services.interruptions import Crash, assert_sound, crash, expire_lease, interrupted
+from tests.services.interruptions import assert_sound, crash, expire_lease, interrupted
+from tests.services.mortal import Crash
 from tests.topology import (
     ACTOR,
     append_everywhere,

@@ -29,7 +29,8 @@ from tests.services.ageing import (
     subscribe,
 )
 from tests.services.group import Group
-from tests.services.interruptions import Crash, crash, expire_lease, interrupted
+from tests.services.interruptions import crash, expire_lease, interrupted
+from tests.services.mortal import Crash
 from tests.topology import ACTOR, append, drive, make_topic, read_all, request, store_ids
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -1,6 +1,6 @@
 """Moves on an outside data plane that end in the middle: nobody is stranded, and nothing passed by."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +15,6 @@ from scalable.domain.operations import OperationKind
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.models import CursorMove
 from scalable.segments.embedded import EmbeddedSegments
-from scalable.segments.memory import MemorySegments
 from scalable.segments.registry import segment_port, use_port
 from scalable.services import auditing, moves, seeking, settling, subscriptions
 from scalable.services.positions import AtPositions, Start
@@ -23,52 +22,18 @@ from scalable.services.topics import TopicView
 from scalable.store import moves as notes
 from scalable.store.subscriptions import SubscriptionView
 from tests.services.group import Group
-from tests.services.interruptions import Crash
+from tests.services.mortal import Crash, MortalSegments
 from tests.services.test_subscriptions import backlog, create
 from tests.topology import append_everywhere, drive, layout_of, make_topic, request
 
 pytestmark = pytest.mark.django_db
 
-WRITES = ("seek", "skip", "skip_to", "own_all")
 MOVES: dict[str, Callable[[TopicView], object]] = {
     "earliest": lambda topic: seek(topic, "earliest"),
     "positions": lambda topic: seek(topic, AtPositions({0: 1, 1: 0, 2: 1})),
     "clear": lambda topic: seeking.clear_backlog(name=topic.name, subscription="s"),
     "skip": lambda topic: seeking.skip(name=topic.name, subscription="s", count=3),
 }
-
-
-class MortalSegments(MemorySegments):
-    """A data plane whose caller ends before or after the writes that are `left`: from then on all fail."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.left: int | None = None
-        self.after = False
-
-    def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        return self._mortal(found) if name in WRITES else found
-
-    def _mortal(self, act: Callable[..., Any]) -> Callable[..., Any]:
-        def write(*args: Any, **kwargs: Any) -> Any:
-            if self.left is None:
-                return act(*args, **kwargs)
-            self.left -= 1
-            if self.left == 0 and self.after:
-                act(*args, **kwargs)
-            if self.left <= 0:
-                raise Crash
-            return act(*args, **kwargs)
-
-        return write
-
-
-@pytest.fixture
-def mortal() -> Iterator[MortalSegments]:
-    port = MortalSegments()
-    with use_port(port):
-        yield port
 
 
 def seek(topic: TopicView, start: Start) -> object:
