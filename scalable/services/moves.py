@@ -56,9 +56,8 @@ class Note:
         """Look whether the move may go on; raises Unavailable, or what a session that has ended raises.
 
         Its transaction holds the locks as long as its session lasts: who stood still for long has neither.
+        For outside data planes alone.
         """
-        if segment_port().transactional:
-            return
         if self.note_id is None or not moves.is_there(self.note_id, self.subscription_id):
             raise Unavailable(reference=uuid4().hex)
 
@@ -120,7 +119,7 @@ def settle_refused(*, subscription: SubscriptionView, key: BucketKey, generation
         for locked in store.lock_many([subscription.subscription_id]):
             owned = store.ownership(locked.subscription_id, key)
             if owned is not None and owned.generation == generation:
-                _begin_anew(locked, {key.segment_id})
+                follow_cursors(locked, {key.segment_id}, fence_off(locked, {key.segment_id}))
 
 
 def fence_off(subscription: SubscriptionView, segment_ids: Collection[int]) -> Fences:
@@ -131,10 +130,8 @@ def fence_off(subscription: SubscriptionView, segment_ids: Collection[int]) -> F
     """
     if segment_port().transactional or subscription.type is not SubscriptionType.STREAM:
         return {}
-    layout, owned = (
-        store.read_layout(subscription.incarnation),
-        store.ownerships(subscription.subscription_id).owned,
-    )
+    layout = store.read_layout(subscription.incarnation)
+    owned = store.ownerships(subscription.subscription_id).owned
     fences, wanted = {}, []
     for segment_id in sorted(segment_ids):
         fenced = _fenced(SegmentKey(subscription.incarnation, segment_id))
@@ -147,12 +144,23 @@ def fence_off(subscription: SubscriptionView, segment_ids: Collection[int]) -> F
     return fences
 
 
+def follow_cursors(subscription: SubscriptionView, segment_ids: Collection[int], fences: Fences) -> None:
+    """Have what is known of a locked subscription follow its cursors in these segments, and tell of it.
+
+    Owners go on under new generations, those of the fences where there are any.
+    """
+    if subscription.type is SubscriptionType.STREAM:
+        sought(subscription, segment_ids=segment_ids, fences=fences)
+    else:
+        announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
+
+
 def _clear(note: Note, note_id: int) -> None:
     """Settle what a failed move has moved, also where others did before it moved the last."""
     try:
         with transaction.atomic():
             for locked in store.lock_many([note.subscription_id]) if note.begun else ():
-                _follow_cursors(locked)
+                _begin_anew(locked)
             moves.take_off(note_id)
     except Exception:
         logger.warning(
@@ -164,20 +172,13 @@ def _settle_old(subscription_id: int) -> None:
     with transaction.atomic():
         for locked in store.lock_many([subscription_id]):
             if moves.take_off_old(subscription_id, seconds=LEFT_BEHIND_SECONDS):
-                _follow_cursors(locked)
+                _begin_anew(locked)
 
 
-def _follow_cursors(subscription: SubscriptionView) -> None:
-    """Have what is known of a locked subscription follow its cursors; owners get new generations."""
-    if subscription.type is SubscriptionType.STREAM:
-        _begin_anew(subscription, store.read_layout(subscription.incarnation).segments)
-    else:
-        announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
-
-
-def _begin_anew(subscription: SubscriptionView, segment_ids: Collection[int]) -> None:
-    fences = fence_off(subscription, segment_ids)
-    sought(subscription, segment_ids=segment_ids, fences=fences)
+def _begin_anew(subscription: SubscriptionView) -> None:
+    """Have all that is known of a locked subscription follow its cursors."""
+    segment_ids = store.read_layout(subscription.incarnation).segments
+    follow_cursors(subscription, segment_ids, fence_off(subscription, segment_ids))
 
 
 def _fenced(key: SegmentKey) -> dict[str, int]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 from django.db import transaction
 
-from scalable import announce
 from scalable.domain.backlogs import next_messages, position_behind
 from scalable.domain.errors import SegmentStoreMissing, SubscriptionNotFound, SubscriptionTypeMismatch
 from scalable.domain.names import TopicName, validate_part
@@ -19,9 +18,8 @@ from scalable.segments.registry import segment_port
 from scalable.services import auditing
 from scalable.services.backlogs import Backlog, Look, SegmentBacklog, backlog_of, pending_in
 from scalable.services.cursors import Cursor, Move, cursors_in, moving_cursors
-from scalable.services.moves import Fences, fence_off, noted
+from scalable.services.moves import fence_off, follow_cursors, noted
 from scalable.services.positions import AtTime, Extent, Start, positions_of_start
-from scalable.services.settling import sought
 from scalable.store import subscriptions as store
 from scalable.store import topics
 from scalable.store.clock import database_now, milliseconds
@@ -146,10 +144,11 @@ def _move(name: TopicName, subscription: str, planner: _Planner, *, preview: boo
         locked = store.lock(found.subscription_id)
         backlog = backlog_of(locked, topic.layout)
         plan = planner(topic, locked, backlog)
+        segment_ids = {cursor.key.segment_id for cursor in plan.moves}
         note.begin(locked.subscription_id)
-        fences = fence_off(locked, {cursor.key.segment_id for cursor in plan.moves})
+        fences = fence_off(locked, segment_ids)
         with moving_cursors(plan.moves, check=note.check):
-            _follow(locked, plan, fences)
+            follow_cursors(locked, segment_ids, fences)
             auditing.record(
                 "subscription.seek",
                 f"{name}/subscriptions/{subscription}",
@@ -167,14 +166,6 @@ def _movable(found: SubscriptionView | None, name: str) -> SubscriptionView:
             subscription=name, current_type=found.type.value, requested_type="STREAM or QUEUE"
         )
     return found
-
-
-def _follow(subscription: SubscriptionView, plan: _Plan, fences: Fences) -> None:
-    if subscription.type is SubscriptionType.STREAM:
-        segment_ids = {cursor.key.segment_id for cursor in plan.moves}
-        sought(subscription, segment_ids=segment_ids, fences=fences)
-    else:
-        announce.publish(announce.AssignmentChanged(subscription.subscription_id, subscription.incarnation))
 
 
 def _plan_seek(
