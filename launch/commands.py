@@ -261,6 +261,8 @@ def main(argv: Sequence[str]) -> int:
     """Run one command; a failure that the user can do something about is one line and a hint."""
     name, *rest = argv or ["up"]
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as while this was imported
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         return COMMANDS[name](rest)
     except LaunchError as error:
         print(f"error: {error.message}", file=sys.stderr)

@@ -13,7 +13,7 @@ from launch.data_directory import DataDirectory, RunningServices
 from launch.embedded import embedded_postgres, embedded_valkey
 from launch.given import given_settings, reach_databases, reach_redis
 from launch.java import java_environment
-from launch.ports import free_port, is_free
+from launch.ports import HeldPorts, free_port
 from launch.process import LaunchError, ManagedProcess, ProcessSpec
 from launch.services import SETTINGS, beat_spec, reporter_spec, web_spec, worker_spec
 from launch.supervisor import Report, Supervisor
@@ -56,6 +56,7 @@ class Instance:
         given = given_settings()
         self._tls = tls
         self._place = addresses
+        self._held = HeldPorts(addresses.host)
         for said in given["SCALABLE_IGNORED_NAMES"]:
             report(f"warning: {said}")
         self._settings = {**_files(), **(settings or {}), **(tls.environment() if tls else {})}
@@ -113,13 +114,17 @@ class Instance:
         try:
             self._start()
         except BaseException:
-            self._supervisor.stop()
+            self._stop()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._supervisor.stop()
+        self._stop()
         self._report("stopped")
+
+    def _stop(self) -> None:
+        self._supervisor.stop()
+        self._held.release()
 
     def _start(self) -> None:
         reach_databases(self._databases)
@@ -169,18 +174,15 @@ class Instance:
             return {name: self._this_port(begin + number) for number, name in enumerate(self.nodes)}
         first, *others = self.nodes
         ports = {first: self._first_port(known.get(first, DEFAULT_PORT))}
-        for name in others:
-            port = free_port(known.get(name, 0), self._place.host)
-            ports[name] = port if port not in ports.values() else free_port(host=self._place.host)
-        return ports
+        return ports | {name: self._held.take_free(known.get(name, 0)) for name in others}
 
     def _first_port(self, preferred: int) -> int:
         if self._wanted_port is None:
-            return free_port(preferred, self._place.host)
+            return self._held.take_free(preferred)
         return self._this_port(self._wanted_port)
 
     def _this_port(self, port: int) -> int:
-        if not is_free(port, self._place.host):
+        if not self._held.take(port):
             problem = f"port {port} is taken, or this account may not use it"
             raise LaunchError(problem, "choose another one with --port")
         return port

@@ -10,6 +10,7 @@ import sys
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,9 @@ import pytest
 
 from launch import commands
 from launch.embedded import remove_postgres
+from launch.ports import HOST, HeldPorts, is_free
 from launch.process import ROOT
+from scalable.client import Admin
 from tests.launch.children import MARK, kill_hard, marked, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -210,12 +213,15 @@ def test_a_number_of_processes_that_makes_no_sense_is_refused(
     assert f"{number!r} is not a number between 1 and 16" in capsys.readouterr().err
 
 
-def test_two_instances_live_side_by_side(launched: Launched, tmp_path: Path) -> None:
+def test_two_instances_start_at_once_and_live_side_by_side(launched: Launched, tmp_path: Path) -> None:
     (tmp_path / "second").mkdir()
     second = Launched(tmp_path / "second")
-    launched.start()
     try:
-        second.start()
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(Launched.start, (launched, second)))
+        for each in (launched, second):
+            with Admin(each.url, each.admin_token) as admin:
+                admin.create_topic("topic://public/default/mine")
         assert launched.url != second.url
         assert serves(launched.url)
         assert serves(second.url)
@@ -224,6 +230,19 @@ def test_two_instances_live_side_by_side(launched: Launched, tmp_path: Path) -> 
     finally:
         second.clean()
     assert marked(second.mark) == []
+
+
+def test_a_port_is_kept_while_its_node_restarts(launched: Launched) -> None:
+    launched.start()
+    node, port = launched.child("uvicorn"), int(launched.url.rpartition(":")[2])
+    others = HeldPorts(HOST)
+    kill_hard(node.pid)
+    wait_until(lambda: is_free(port))
+    assert not others.take(port)
+    wait_until(lambda: serves(launched.url), seconds=30)
+    assert launched.signal(signal.SIGTERM) == 0
+    assert others.take(port)
+    others.release()
 
 
 def test_a_port_that_was_asked_for_and_is_taken_is_one_line_and_a_hint(tmp_path: Path) -> None:
