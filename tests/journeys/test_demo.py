@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,7 @@ from launch.ports import free_port
 from launch.process import ROOT
 from tests.browser.conftest import CHROMIUM
 from tests.journeys.witness import watch_topic
+from tests.launch.children import environment_of_a_user
 from tests.launch.test_instance import Launched, launched
 from tests.launch.test_tls import LOCAL, Authority
 
@@ -25,10 +25,6 @@ __all__ = ["launched"]
 EVENTS = 6_000
 FEW_EVENTS = 500
 FEWER_EVENTS = 1
-OF_THE_TESTS = {
-    *("DATABASE_URL", "REDIS_URL", "SCALABLE_DATA_DIR", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET"),
-}
-
 
 pytestmark = [
     pytest.mark.slow,
@@ -46,7 +42,7 @@ def start_demo(directory: Path, progress: TextIO, *options: str, events: int) ->
     return subprocess.Popen(
         [sys.executable, "-m", "launch", *arguments],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name not in OF_THE_TESTS},
+        env=environment_of_a_user(),
         stdout=subprocess.PIPE,
         stderr=progress,
         text=True,

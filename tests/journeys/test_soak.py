@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from launch.process import ROOT
-from tests.journeys.test_demo import OF_THE_TESTS
+from tests.launch.children import environment_of_a_user
 
 LIMIT_SECONDS = 780
 """A soak bounds its phases itself; this is far more than they take, for a machine that is very slow."""
@@ -22,12 +22,11 @@ STOP_SECONDS = 60
 
 def soak(folder: Path, *options: str) -> tuple[str, str, int]:
     """Run a soak; one that hangs is interrupted as by Ctrl-C, then killed, and shows what it wrote."""
-    environment = {name: value for name, value in os.environ.items() if name not in OF_THE_TESTS}
     with (folder / "output").open("w+") as output, (folder / "errors").open("w+") as errors:
         run = subprocess.Popen(
             [sys.executable, "-m", "launch", "soak", *options],
             cwd=ROOT,
-            env=environment,
+            env=environment_of_a_user(),
             stdout=output,
             stderr=errors,
             start_new_session=True,

@@ -13,6 +13,15 @@ from launch.logs import RotatingLog
 from launch.process import Guard, ManagedProcess, ProcessSpec
 
 MARK = "LAUNCH_TEST_MARK"
+OF_THE_TESTS = frozenset(
+    ("DATABASE_URL", "REDIS_URL", "SCALABLE_DATA_DIR", "SCALABLE_SECRET_KEY", "SCALABLE_TOKEN_SECRET")
+)
+"""What the sandbox of the tests sets in their environment; its servers run only where a test wants them."""
+
+
+def environment_of_a_user() -> dict[str, str]:
+    """Return this environment without what the tests set: an instance then has servers of its own."""
+    return {name: value for name, value in os.environ.items() if name not in OF_THE_TESTS}
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 10) -> None:

@@ -1,6 +1,5 @@
 """A setting whose name has a slip of the pen is told of by all that start, and stops none of them."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch.services import beat_spec
-from tests.launch.children import wait_until
+from tests.launch.children import environment_of_a_user, wait_until
 from tests.processes import ProcessFactory
 from tests.tidy.sources import ROOT
 
@@ -33,7 +32,7 @@ def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
-        env={**os.environ, **SLIP},
+        env={**environment_of_a_user(), **SLIP},
         capture_output=True,
         text=True,
         check=False,

@@ -1,7 +1,6 @@
 """Whole instances, as a user starts, stops and kills them."""
 
 import json
-import os
 import signal
 import socket
 import stat
@@ -22,7 +21,7 @@ from launch.embedded import remove_postgres
 from launch.ports import HOST, HeldPorts, is_free
 from launch.process import ROOT
 from scalable.client import Admin
-from tests.launch.children import MARK, kill_hard, marked, wait_until
+from tests.launch.children import MARK, environment_of_a_user, kill_hard, marked, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 START_SECONDS = 90
@@ -41,18 +40,10 @@ class Launched:
 
     def start(self, *options: str, without: str = "--no-spark") -> None:
         command = [sys.executable, "-m", "launch", "up", without, "--data-dir", str(self.data), *options]
-        replaced = (
-            "DATABASE_URL",
-            "REDIS_URL",
-            "SCALABLE_DATA_DIR",
-            "SCALABLE_SECRET_KEY",
-            "SCALABLE_TOKEN_SECRET",
-        )
-        environment = {name: value for name, value in os.environ.items() if name not in replaced}
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 command,
-                env={**environment, "PYTHONPATH": str(ROOT), MARK: self.mark, **self.environment},
+                env={**environment_of_a_user(), "PYTHONPATH": str(ROOT), MARK: self.mark, **self.environment},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -251,6 +242,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_one_line_and_a_hint(tmp_path:
         refused = subprocess.run(
             [sys.executable, "-m", "launch", "up", "--port", port, "--data-dir", str(tmp_path / "data")],
             cwd=ROOT,
+            env=environment_of_a_user(),
             capture_output=True,
             text=True,
             check=False,
