@@ -3,6 +3,8 @@
 import random
 from typing import Any
 
+import pytest
+
 from tests.browser.conftest import Console
 
 STORIES = 200
@@ -40,6 +42,8 @@ KEPT = """() => { const row = document.querySelector('#segment-rows tr[data-segm
 STILL = """() => { const { row, shape } = window.kept;
   return { row: row.isConnected, shape: shape.isConnected, role: document.activeElement.dataset.role,
     selected: document.getSelection().toString() }; }"""
+
+FOCUSED = "() => document.activeElement.getAttribute('aria-label')"
 
 Made = list[Any]
 
@@ -89,6 +93,29 @@ async def test_a_press_that_a_split_elsewhere_falls_into_is_not_lost(working: Co
     await split_elsewhere(working, "pressed")
     await page.mouse.up()
     await page.wait_for_selector('.segment.selected[data-segment="0"]')
+
+
+@pytest.mark.parametrize("is_first", [True, False], ids=["the dialog is closed first", "the row goes first"])
+async def test_focus_stays_in_the_table_when_the_row_that_had_it_goes(
+    working: Console, is_first: bool
+) -> None:
+    page, name = working.page, f"by-keys-{is_first}".lower()
+    working.call("PUT", f"scalable/public/default/{name}?numInitialSegments=2")
+    await working.open_topic(name)
+    await working.wait_for_segments(0, 1)
+    await page.focus('#segment-rows tr[data-segment="1"] [data-role="split"]')
+    await page.keyboard.press("Enter")
+    await page.wait_for_selector("#confirm[open]")
+    if is_first:
+        await page.focus("#confirm-go")
+        await page.keyboard.press("Enter")
+        await working.wait_for_segments(0, 1, 2, 3)
+    else:
+        await split_elsewhere(working, name)
+        await page.keyboard.press("Escape")
+    await page.wait_for_selector('#segment-rows tr[data-segment="1"]', state="detached")
+    await page.wait_for_selector("#confirm:not([open])", state="hidden")
+    assert await page.evaluate(FOCUSED) == "Table of active segments"
 
 
 async def split_elsewhere(console: Console, topic: str) -> None:

@@ -10,6 +10,7 @@ from tests.browser.test_pages import OVERFLOW
 
 ROOT = "scalable/public/default"
 MESSAGES = 40
+FOCUSED = "() => document.activeElement.getAttribute('aria-labelledby')"
 
 
 async def send_all(producer: Producer, value: bytes) -> None:
@@ -148,9 +149,12 @@ async def test_clear_and_delete_ask_and_are_done_by_keyboard(console: Console) -
     assert console.call("GET", f"{ROOT}/cleared/subscriptions")["subscriptions"]
     await page.focus('[data-subscription="bill"] [data-role="delete"]')
     await page.keyboard.press("Enter")
-    await page.click("#confirm-go")
+    await page.focus("#confirm-go")
+    await page.keyboard.press("Enter")
     await page.wait_for_selector("#subscriptions-empty:not([hidden])")
     assert console.call("GET", f"{ROOT}/cleared/subscriptions")["subscriptions"] == []
+    await page.wait_for_selector("#confirm:not([open])", state="hidden")
+    assert await page.evaluate(FOCUSED) == "subscriptions-title"
 
 
 async def test_none_is_told_and_a_refusal_is_shown_in_the_dialog(console: Console) -> None:

@@ -2,6 +2,7 @@
 
 import { ApiError } from "./api.js";
 import { element } from "./format.js";
+import { comeBack } from "./renew.js";
 
 /** Whether the server refuses every change, so that what asks for one is not offered. */
 export const READ_ONLY = "readOnly" in document.documentElement.dataset;
@@ -67,5 +68,6 @@ export function ask(dialog, act) {
     }
   };
   /** @type {HTMLButtonElement} */ (form.querySelector("[value=cancel]")).onclick = () => dialog.close();
+  dialog.addEventListener("close", comeBack(document.activeElement), { once: true });
   dialog.showModal();
 }

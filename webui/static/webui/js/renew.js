@@ -1,6 +1,7 @@
 /**
  * Brings what is shown up to date and leaves in place what stays: what is pressed, focused, scrolled, hovered or
- * selected meanwhile stays so, which no element survives that is taken out and put back.
+ * selected meanwhile stays so, which no element survives that is taken out and put back. Where what had the focus
+ * goes for good, its region has it.
  */
 
 const HANDLERS = ["onclick", "onchange"];
@@ -8,6 +9,8 @@ const keyOf = (node) => node.dataset?.key;
 
 /** Make these the children of `place`; those with a `data-key` are known by it, others by where they stand. @param {Element} place @param {Node[]} wanted */
 export function renew(place, wanted) {
+  const focused = document.activeElement;
+  const handBack = place.contains(focused) ? comeBack(focused) : () => {};
   const keys = new Set(wanted.map(keyOf));
   const kept = new Map();
   for (const node of [...place.childNodes]) {
@@ -26,6 +29,17 @@ export function renew(place, wanted) {
     if (shown.parentNode !== place || shown.nextSibling !== next) place.insertBefore(shown, next);
   }
   while (next) next = dropped(next);
+  handBack();
+}
+
+/** Give what focuses the region that an element stands in now, when it is no longer there: else the keyboard would begin at the top. @param {Element | null} element */
+export function comeBack(element) {
+  const region = /** @type {HTMLElement | null} */ (element?.closest("[role=region], section"));
+  return () => {
+    if (!region || element?.isConnected) return;
+    if (!region.hasAttribute("tabindex")) region.tabIndex = -1;
+    region.focus({ preventScroll: true });
+  };
 }
 
 /** Take a node out; give the one after it. */
