@@ -44,11 +44,13 @@ def version(assignment: Assignment) -> tuple[int, int, int]:
 
 
 @asynccontextmanager
-async def member(node: LiveNode, name: str, *, session_id: str = "") -> AsyncIterator[Member]:
+async def member(
+    node: LiveNode, name: str, *, session_id: str = "", register: Register | None = None
+) -> AsyncIterator[Member]:
     """A consumer with its controller session."""
     async with socket(node, CONTROL, consumer=name, session_id=session_id) as peer:
         await peer.expect(Welcome)
-        await peer.send(Register())
+        await peer.send(register or Register())
         yield Member(peer, await peer.expect(Assignment))
 
 

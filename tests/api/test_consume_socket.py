@@ -8,6 +8,8 @@ import pytest
 from launch.sandbox import LiveNode, ProcessFactory
 from scalable.domain.keyspace import HashRange
 from scalable.domain.operations import Outcome
+from scalable.segments.port import SegmentKey
+from scalable.segments.registry import segment_port
 from scalable.services import messages, scaling
 from scalable.services.topics import TopicView
 from scalable.wire.batch import decode_batch
@@ -22,6 +24,7 @@ from scalable.wire.frames import (
     Flow,
     Publish,
     Receipt,
+    Register,
     Released,
     Welcome,
 )
@@ -95,6 +98,18 @@ async def test_reading_goes_on_behind_what_is_acknowledged(live_node: LiveNode, 
         rest = await peer.expect(Delivery)
         assert (rest.base_offset, rest.first_offset in {2, 3}) == (0, True)
         assert (await peer.expect(Delivery)).base_offset == 4
+
+
+async def test_a_member_of_a_group_acknowledges_nothing(live_node: LiveNode, topic: TopicView) -> None:
+    await publish(topic, 0, low(4))
+    group = Register(kind="CHECKPOINT")
+    async with member(live_node, "a", register=group) as a, reader(live_node, "a") as peer:
+        await attach(peer, a, 0)
+        await peer.expect(Delivery)
+        await peer.send(Ack(segment_id=0, generation=a.owned[0], position=3))
+        assert (await peer.wait_for(ErrorFrame)).code == "frame_invalid"
+        assert await peer.close_code() == 4400
+    assert await ask(segment_port().backlog, SegmentKey(topic.incarnation, 0), subscription="s") == 4
 
 
 async def test_to_attach_again_begins_anew_and_is_not_answered_by_an_end(

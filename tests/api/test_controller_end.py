@@ -8,7 +8,7 @@ from scalable.api.errors import ANSWERS
 from scalable.api.node import node
 from scalable.api.sockets.controller import ControllerSocket
 from scalable.api.sockets.outbox import Ending
-from scalable.domain.errors import ScalableError, SubscriptionNotFound, TermSuperseded
+from scalable.domain.errors import ScalableError, SubscriptionNotFound, TermSuperseded, TopicNotFound
 from scalable.domain.names import TopicName
 from scalable.domain.subscriptions import SubscriptionType
 from scalable.store.subscriptions import SubscriptionView
@@ -30,6 +30,7 @@ from scalable.wire.frames import (
 INCARNATION = 7
 MISSING = SubscriptionNotFound(subscription="#3")
 LED_BY_NOBODY = TermSuperseded(topic="topic://public/default/orders", term=1, current_term=0)
+NO_TOPIC = TopicNotFound(topic="topic://public/default/orders")
 GROUP = SubscriptionView(3, INCARNATION, "s", SubscriptionType.CHECKPOINT, 1, 0)
 FRAMES = [
     Released(segment_id=0, generation=1),
@@ -83,7 +84,7 @@ async def ended(frame: Frame, *, registered: bool) -> tuple[Frame, Ending]:
     return decode(decoder(Gone | ErrorFrame), said), ending
 
 
-@pytest.mark.parametrize("error", [MISSING, LED_BY_NOBODY], ids=["missing", "led by nobody"])
+@pytest.mark.parametrize("error", [MISSING, LED_BY_NOBODY, NO_TOPIC], ids=lambda error: error.code)
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
 async def test_what_meets_no_subscription_since_the_topic_is_gone_ends_with_the_topic(
     monkeypatch: pytest.MonkeyPatch, frame: Frame, error: ScalableError

@@ -21,7 +21,7 @@ from scalable.domain.errors import (
     ScalableError,
     SegmentNotOwned,
 )
-from scalable.domain.subscriptions import BucketKey
+from scalable.domain.subscriptions import BucketKey, SubscriptionType
 from scalable.services import messages, subscriptions
 from scalable.store.subscriptions import SubscriptionView
 from scalable.wire.frames import Ack, Acked, Frame
@@ -63,6 +63,8 @@ class Acknowledgements:
 
     async def note(self, ack: Ack) -> None:
         """Take an acknowledgement in, when there is room for it; raises FrameInvalid."""
+        if self._subscription.type is SubscriptionType.CHECKPOINT:
+            raise FrameInvalid(problem="a CHECKPOINT group commits checkpoints, it acknowledges nothing")
         if ack.ranges and not self._subscription.key_shared:
             raise FrameInvalid(problem="this subscription is acknowledged up to a position only")
         key = BucketKey(ack.segment_id, ack.bucket)

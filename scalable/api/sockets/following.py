@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from scalable.api.hub import hub, topic_key
 from scalable.api.node import node
 from scalable.api.sockets.base import Socket
-from scalable.domain.errors import SubscriptionNotFound, TermSuperseded, TopicDeleted
+from scalable.domain.errors import SubscriptionNotFound, TermSuperseded, TopicDeleted, TopicNotFound
 from scalable.wire.frames import Gone
 
 RECHECK_SECONDS = 30.0
@@ -40,11 +40,13 @@ class FollowingSocket(Socket):
         """Do work for a subscription; when that is missing because the topic is, end with the topic.
 
         Nobody leads a topic that is gone. Raises SubscriptionNotFound when the subscription alone is gone,
-        TermSuperseded when another node leads the topic.
+        TermSuperseded when another node leads the topic, TopicNotFound when the socket had never met it.
         """
         try:
             await work
-        except (SubscriptionNotFound, TermSuperseded):
+        except (SubscriptionNotFound, TermSuperseded, TopicNotFound) as error:
+            if isinstance(error, TopicNotFound) and not self.incarnation:
+                raise
             if await node.crowds.topic_exists(self.incarnation):
                 raise
             self.end_with_topic()
