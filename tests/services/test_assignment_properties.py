@@ -94,6 +94,7 @@ class Life:
             self.former[key] = owned.generation
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_random_steps_leave_one_owner_each_in_the_database(seed: int, settings: Settings) -> None:
     life = Life(seed, settings)

@@ -91,6 +91,7 @@ def test_the_splits_of_a_segment_are_read_once() -> None:
     assert len(found.units) == 32
 
 
+@pytest.mark.slow
 def test_as_many_entry_buckets_as_a_topic_may_have_are_assigned_and_passed_on() -> None:
     topic = with_buckets(MOST, segments=FULL)
     group = Group(topic, key_shared=True)

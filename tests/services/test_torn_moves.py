@@ -77,6 +77,7 @@ def let_it_age() -> None:
     CursorMove.objects.update(noted_at="2000-01-01T00:00:00Z")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key_shared", [False, True])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("move", MOVES)
