@@ -168,6 +168,7 @@ class History:
             offset = page.next_offset
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_backlog_is_what_a_fresh_reader_receives(port: SegmentPort, seed: int) -> None:
     history = History(port, seed)
